@@ -1,0 +1,1 @@
+"""How agents are compared: strategies, statistics, reports."""

@@ -1,0 +1,1 @@
+"""The `toolcredit` command: one file per verb."""

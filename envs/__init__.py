@@ -1,0 +1,1 @@
+"""What an agent acts in: spaces, the genome tool-subset bandit, and the exhaustive reward table."""

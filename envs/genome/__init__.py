@@ -1,0 +1,1 @@
+"""`GenomeToolSubset-v0`: which analysis tools should be called before a frozen reasoner answers a question about DNA."""

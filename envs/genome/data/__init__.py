@@ -1,0 +1,1 @@
+"""Embedded data files; PROVENANCE.md beside them names source and licence of each."""

@@ -1,0 +1,1 @@
+"""Frozen reasoners, one file each, and their registry."""

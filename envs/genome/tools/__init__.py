@@ -1,0 +1,1 @@
+"""The genome tools, one file each, and their registry."""

@@ -1,0 +1,19 @@
+"""Registers the Gymnasium ids. Entry points are strings, so that importing toolcredit loads no environment."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+
+#: id -> keyword arguments of `gymnasium.register`. Tests run their universal checks over exactly these ids.
+REGISTRATIONS: dict[str, dict] = {
+    "GenomeToolSubset-v0": {
+        "entry_point": "toolcredit.envs.genome.env:GenomeToolSubsetEnv",
+    },
+}
+
+
+def register_envs() -> None:
+    """Register every id of `REGISTRATIONS` that is not registered yet; calling it again changes nothing."""
+    for env_id, arguments in REGISTRATIONS.items():
+        if env_id not in gym.registry:
+            gym.register(env_id, **arguments)

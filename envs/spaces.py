@@ -1,0 +1,1 @@
+"""Spaces for text observations: direct subclasses of `gymnasium.Space` that can sample valid elements."""

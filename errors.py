@@ -1,0 +1,73 @@
+"""The error tree. A message names what was given, what was expected and what to do.
+
+`UsageError` and its children mean "fix the input": the command line prints them as one line and exits with 2.
+Everything else that is raised on purpose is an `InfrastructureError`: the input was fine, something outside failed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ToolcreditError(Exception):
+    """Base of every error that toolcredit raises on purpose."""
+
+
+class UsageError(ToolcreditError, ValueError):
+    """What the caller gave cannot be used; the message says what to give instead."""
+
+
+class UnknownNameError(UsageError):
+    """A name (tool, agent, reward, asset, field …) is not in its registry."""
+
+    def __init__(self, kind: str, name: object, known: Iterable[str], hint: str = ""):
+        known = sorted(known)
+        near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+        message = f"unknown {kind} {name!r}: "
+        message += f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        message += f"known: {', '.join(known) or 'none'}"
+        super().__init__(message + (f". {hint}" if hint else ""))
+
+
+class QuestionError(UsageError):
+    """A question file, or one question in it, cannot be used."""
+
+
+class ConfigError(UsageError):
+    """A configuration field is unknown or has a value out of range."""
+
+
+class TableError(UsageError):
+    """A reward table is missing, torn, or does not fit the environment."""
+
+
+class StaleTableError(TableError):
+    """A reward table was built with other tools, data or reasoner than the environment uses now."""
+
+
+class RunError(UsageError):
+    """A run folder is missing, incomplete, or belongs to another configuration."""
+
+
+class AssetError(UsageError):
+    """An installable asset is unknown, not installed, or does not have the expected checksum."""
+
+
+class MissingExtraError(UsageError):
+    """An optional dependency is needed; the message gives the pip command."""
+
+    def __init__(self, package: str, extra: str, purpose: str):
+        super().__init__(f"{purpose} needs the package {package!r}: pip install 'toolcredit[{extra}]'")
+
+
+class CheckError(ToolcreditError, AssertionError):
+    """`check_agent` found a rule that the agent breaks; the message says the fix."""
+
+
+class InfrastructureError(ToolcreditError, RuntimeError):
+    """The request was fine, but a service, process or file system behind it failed."""
+
+
+class EndpointError(InfrastructureError):
+    """A model endpoint did not give an answer after all retries. Never scored as a wrong answer."""

@@ -1,0 +1,155 @@
+"""Files that survive a kill: atomic writes, append-only JSONL, and the run folder that every long command leaves.
+
+Invariants:
+* a file written with `write_atomic` is either the old or the new content, never a part;
+* a JSONL record is on disk before `append` returns; a torn last line is dropped on reading and cut off on appending;
+* a run folder is resumed only with the configuration it was started with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .errors import RunError
+
+
+def write_atomic(path: str | os.PathLike, data: str | bytes) -> None:
+    """Write `data` to `path` so that a reader, or a kill, never sees half of it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    raw = data.encode() if isinstance(data, str) else data
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """Write `value` as readable JSON, atomically. NaN and infinity are refused."""
+    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+class JsonLines:
+    """An append-only JSONL file. Opening cuts off a torn last line, so that appending never glues two records.
+
+    Args:
+        path: the file; made, with its folders, by the first `append`.
+        sync: also flush every record to the disk itself (survives a power cut, not only a kill).
+    """
+
+    def __init__(self, path: str | os.PathLike, sync: bool = False):
+        self.path = Path(path)
+        self.sync = sync
+        self._file: Any = None
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Add one record. NaN and infinity are refused: they are not JSON."""
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.truncate_torn_line()
+            self._file = open(self.path, "ab")  # noqa: SIM115 - kept open between records
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+        if self.sync:
+            os.fsync(self._file.fileno())
+
+    def truncate_torn_line(self) -> None:
+        """Cut the file after its last complete line."""
+        if not self.path.exists():
+            return
+        raw = self.path.read_bytes()
+        whole = raw.rfind(b"\n") + 1
+        if whole < len(raw):
+            with open(self.path, "r+b") as file:
+                file.truncate(whole)
+
+    def close(self) -> None:
+        """Close the file; a later `append` opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> JsonLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return read_jsonl(self.path)
+
+
+def read_jsonl(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
+    """Yield the records of a JSONL file; a torn last line is left out, a broken one elsewhere is an error.
+
+    Raises:
+        RunError: a line other than the last is not a JSON object.
+    """
+    path = Path(path)
+    if not path.exists():
+        return
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise RunError(f"{path}, line {number}: not JSON ({error}); restore the file or remove the line") from None
+            yield record
+
+
+class RunFolder:
+    """The folder of one run: `config.json`, `metrics.jsonl`, `state/`, `result.json`, `report.html`.
+
+    Args:
+        path: the folder.
+        config: the resolved configuration, plain JSON. Written on the first start.
+        resume: go on with what the folder holds; without it a folder that holds a run is refused.
+
+    Raises:
+        RunError: the folder holds another run (no `resume`), or one with another configuration.
+    """
+
+    def __init__(self, path: str | os.PathLike, config: dict[str, Any], resume: bool = False):
+        self.path = Path(path)
+        self.config = json.loads(json.dumps(config))
+        stored = self.load_config(self.path) if (self.path / "config.json").exists() else None
+        if stored is not None and not resume:
+            raise RunError(f"{self.path} holds a run already: continue it with --resume, or choose another folder with --out")
+        if stored is not None and stored != self.config:
+            keys = sorted(k for k in {*stored, *self.config} if stored.get(k) != self.config.get(k))
+            changes = "; ".join(f"{k}: was {stored.get(k)!r}, now {self.config.get(k)!r}" for k in keys)
+            raise RunError(f"{self.path} was started with another configuration ({changes}): use its own, or another --out")
+        self.resumed = stored is not None
+        if stored is None:
+            write_json(self.path / "config.json", self.config)
+        self.metrics = JsonLines(self.path / "metrics.jsonl")
+
+    @staticmethod
+    def load_config(path: str | os.PathLike) -> dict[str, Any]:
+        """The configuration a run folder was started with.
+
+        Raises:
+            RunError: the folder or its `config.json` is missing or not JSON.
+        """
+        file = Path(path) / "config.json"
+        if not file.is_file():
+            raise RunError(f"{path} is not a run folder: it has no config.json")
+        try:
+            return json.loads(file.read_text("utf-8"))
+        except ValueError as error:
+            raise RunError(f"{file} is not JSON ({error})") from None

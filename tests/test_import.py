@@ -1,0 +1,3 @@
+def test_x():
+    import toolcredit
+    assert toolcredit.__version__

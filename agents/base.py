@@ -34,6 +34,13 @@ class Agent(ABC):
     #: True for a reference that uses knowledge no agent has (the answers, or the held-out rewards)
     ceiling: bool = False
 
+    def bind(self, env: gym.Env) -> None:  # noqa: B027 - most agents need to know nothing
+        """Learn what must be known of an environment before its first episode: texts of actions, tools, a reward table.
+
+        Whoever runs an agent (`evaluate`, `check_agent`, the suites) calls this once per environment. Agents that need
+        nothing leave it alone.
+        """
+
     def reset(self, *, seed: int | None = None) -> None:  # noqa: B027 - stateless agents need nothing here
         """Forget the episode; with a seed, restart the agent's own randomness from it."""
 

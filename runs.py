@@ -108,7 +108,9 @@ def read_jsonl(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
             try:
                 record = json.loads(line)
             except ValueError as error:
-                raise RunError(f"{path}, line {number}: not JSON ({error}); restore the file or remove the line") from None
+                raise RunError(
+                    f"{path}, line {number}: not JSON ({error}); restore the file or remove the line"
+                ) from None
             yield record
 
 
@@ -129,11 +131,15 @@ class RunFolder:
         self.config = json.loads(json.dumps(config))
         stored = self.load_config(self.path) if (self.path / "config.json").exists() else None
         if stored is not None and not resume:
-            raise RunError(f"{self.path} holds a run already: continue it with --resume, or choose another folder with --out")
+            raise RunError(
+                f"{self.path} holds a run already: continue it with --resume, or choose another folder with --out"
+            )
         if stored is not None and stored != self.config:
             keys = sorted(k for k in {*stored, *self.config} if stored.get(k) != self.config.get(k))
             changes = "; ".join(f"{k}: was {stored.get(k)!r}, now {self.config.get(k)!r}" for k in keys)
-            raise RunError(f"{self.path} was started with another configuration ({changes}): use its own, or another --out")
+            raise RunError(
+                f"{self.path} was started with another configuration ({changes}): use its own, or another --out"
+            )
         self.resumed = stored is not None
         if stored is None:
             write_json(self.path / "config.json", self.config)

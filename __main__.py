@@ -1,0 +1,5 @@
+"""`python -m toolcredit`: the same as the `toolcredit` command."""
+
+from .cli.main import main
+
+main()

@@ -1,6 +1,6 @@
-"""DNA as plain strings: cleaning what people write down, reverse complement, cropping, and keys of the content.
+"""DNA as plain strings: cleaning what people write down, reverse complement, cropping, keys of the content.
 
-After `clean` a sequence consists of `A C G T N` only, so that everything behind it can count and compare letters.
+After `clean` a sequence consists of `A C G T N` only, so that everything behind it can count and compare.
 """
 
 from __future__ import annotations
@@ -43,24 +43,22 @@ class Cleaned(NamedTuple):
 def clean(sequence: str, limit: int = MAX_SEQUENCE_LENGTH) -> Cleaned:
     """Normalise a nucleotide sequence and say what was changed.
 
-    Whitespace (line ends included), digits and the gap signs `-`, `.`, `~` are removed, lower case (soft masking) is
-    read as upper case, `U` as `T`, and the IUPAC ambiguity codes `R Y S W K M B D H V` as `N`. Cleaning twice changes
-    nothing further. An empty or blank sequence gives an empty one.
+    Whitespace (line ends included), digits and the gap signs `-`, `.`, `~` are removed, lower case (soft
+    masking) is read as upper case, `U` as `T`, and the IUPAC ambiguity codes `R Y S W K M B D H V` as `N`.
+    Cleaning twice changes nothing further. An empty or blank sequence gives an empty one.
 
     Args:
         sequence: DNA or RNA as written by people or programs, without a FASTA header.
         limit: longest accepted sequence in bases, counted after cleaning.
 
     Raises:
-        QuestionError: `sequence` is no string, has a FASTA header, contains other characters than the above, or is
-            longer than `limit`.
+        QuestionError: `sequence` is no string, has a FASTA header, contains other characters than the above,
+            or is longer than `limit`.
     """
     if not isinstance(sequence, str):
         raise QuestionError(f"a sequence must be a string of nucleotides, got {type(sequence).__name__}")
     if sequence.lstrip().startswith(">"):
-        raise QuestionError(
-            "the sequence starts with '>' like FASTA: give the bare sequence without its header line"
-        )
+        raise QuestionError("the sequence starts with '>' like FASTA: give the bare sequence without its header line")
     notes = []
     for pattern, what in _REMOVED:
         sequence, count = pattern.subn("", sequence)
@@ -84,12 +82,12 @@ def reverse_complement(sequence: str) -> str:
 
 
 def canonical(sequence: str) -> str:
-    """One name for both strands of a cleaned sequence: the alphabetically first of it and its reverse complement."""
+    """One name for both strands of a cleaned sequence: whichever of the two is alphabetically first."""
     return min(sequence, reverse_complement(sequence))
 
 
 def crop_centre(sequence: str, length: int) -> str:
-    """The middle `length` bases, or the whole sequence if it is no longer; the odd base is left over on the right."""
+    """The middle `length` bases, or all if there are no more; an odd base too many is cut on the right."""
     if length < 0:
         raise ValueError(f"length must be at least 0, got {length}")
     start = max(0, (len(sequence) - length) // 2)
@@ -119,9 +117,7 @@ def _check_letters(sequence: str, limit: int) -> None:
             f"ACGTURYSWKMBDHVN, such as {shown}"
         )
     if len(sequence) > limit:
-        raise QuestionError(
-            f"the sequence has {len(sequence):,} bases, at most {limit:,} are accepted: crop it"
-        )
+        raise QuestionError(f"the sequence has {len(sequence):,} bases, at most {limit:,} are accepted: crop it")
 
 
 def _count(number: int, noun: str) -> str:

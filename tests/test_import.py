@@ -1,3 +1,0 @@
-def test_x():
-    import toolcredit
-    assert toolcredit.__version__

@@ -34,6 +34,10 @@ class QuestionError(UsageError):
     """A question file, or one question in it, cannot be used."""
 
 
+class TaskError(UsageError):
+    """A tool-calling task, or a file of them, cannot be used."""
+
+
 class ConfigError(UsageError):
     """A configuration field is unknown or has a value out of range."""
 

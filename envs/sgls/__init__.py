@@ -1,0 +1,1 @@
+"""SGLS: a schema-validated tool-calling environment, its embedded tools and its seeded tasks."""

@@ -1,0 +1,1 @@
+"""The embedded tool pack: tools with JSON Schemas and deterministic back ends in plain Python, one file per domain."""

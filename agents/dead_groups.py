@@ -1,4 +1,4 @@
-"""Dead groups: how often all members of a sampled group earn one reward, which teaches a group-relative learner nothing.
+"""Dead groups: how often a sampled group earns one reward throughout and teaches a group-relative learner nothing.
 
 Closed form, from the generation-induced distribution `p_gen` (what a sampler draws, not the renormalised q over
 candidate strings): `P_dead(s) = Σ_v ( Σ_{a: r(s,a)=v} p_gen(a|s) )^G` (arXiv 2609.10221). The mass that `p_gen` leaves

@@ -25,10 +25,12 @@ def group_normalised(rewards: np.ndarray, ddof: int = 0, eps: float = 1e-4, scal
         raise ValueError("rewards must be finite; leave failed rollouts out of the group")
     if rewards.shape[-1] <= ddof:
         raise ValueError(f"a group of {rewards.shape[-1]} has no standard deviation with ddof={ddof}")
+    dead = is_dead(rewards)[..., None]
     centred = rewards - rewards.mean(axis=-1, keepdims=True)
     if scale:
-        centred = centred / (rewards.std(axis=-1, ddof=ddof, keepdims=True) + eps)
-    return np.where(is_dead(rewards)[..., None], 0.0, centred)
+        spread = rewards.std(axis=-1, ddof=ddof, keepdims=True)
+        centred = centred / (np.where(dead, 1.0, spread) + eps)
+    return np.where(dead, 0.0, centred)
 
 
 def is_dead(rewards: np.ndarray) -> np.ndarray:

@@ -1,0 +1,96 @@
+"""Options and helpers that several verbs share: environment arguments, dotted settings, progress bars, JSON output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium as gym
+import typer
+
+from ..errors import ConfigError, UnknownNameError
+
+ENV = typer.Option("GenomeToolSubset-v0", "--env", help="Gymnasium id of the environment.")
+QUESTIONS = typer.Option(None, "--questions", help="Question file (.jsonl or .jsonl.gz); default: the embedded set.")
+TOOLS = typer.Option(None, "--tools", help="Comma-separated tool names; default: the paper's four.")
+REASONER = typer.Option(None, "--reasoner", help="evidence | chat:MODEL | local:MODEL | package.module:Class.")
+TABLE = typer.Option(None, "--table", help="Reward table to answer from (see `toolcredit table build`).")
+JSON = typer.Option(False, "--json", help="Print the result as JSON on standard output.")
+ENV_SET = typer.Option(None, "--env-set", help="Further environment argument, KEY=VALUE (repeatable).")
+
+
+def env_arguments(
+    questions: str | None = None,
+    tools: str | None = None,
+    reasoner: str | None = None,
+    table: str | None = None,
+    env_set: list[str] | None = None,
+) -> dict[str, Any]:
+    """Keyword arguments for `gym.make` from the options that were given; what was not given is left out."""
+    named = {
+        "questions": questions,
+        "tools": [name.strip() for name in tools.split(",") if name.strip()] if tools is not None else None,
+        "reasoner": reasoner,
+        "table": table,
+    }
+    arguments: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+    return arguments | dict(key_value(item) for item in env_set or [])
+
+
+def key_value(item: str) -> tuple[str, Any]:
+    """`KEY=VALUE` as a pair; VALUE is JSON where it parses as JSON, else the text itself.
+
+    Raises:
+        ConfigError: no `=`, or no key before it.
+    """
+    key, equals, text = item.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"{item!r} is no setting: expected KEY=VALUE, e.g. learning_rate=0.001")
+    try:
+        return key.strip(), json.loads(text)
+    except ValueError:
+        return key.strip(), text
+
+
+def make_env(env_id: str, **arguments: Any) -> gym.Env:
+    """`gym.make` with errors for people: unknown ids and arguments name what exists.
+
+    Raises:
+        UnknownNameError: no such id.
+        ConfigError: the environment does not take an argument.
+    """
+    try:
+        return gym.make(env_id, **arguments)
+    except gym.error.UnregisteredEnv:
+        from ..envs.registration import REGISTRATIONS
+
+        raise UnknownNameError("environment", env_id, REGISTRATIONS, "Or import the package that registers it") from None
+    except TypeError as error:
+        raise ConfigError(f"{env_id}: {error}") from None
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output; NaN is refused, non-ASCII text is kept."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+@contextmanager
+def progress_bar(quiet: bool = False) -> Iterator[Any]:
+    """A rich progress display with time left on a terminal; on a pipe or with `quiet`, nothing is drawn."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+        yield progress

@@ -1,0 +1,58 @@
+"""`toolcredit data`: install and find assets (model weights and data that do not belong into site-packages)."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .. import assets
+
+app = typer.Typer(no_args_is_help=True, help="Install and find assets: model weights and data.")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.command()
+def install(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Assets to install.")]) -> None:
+    """Download, check and prepare assets; what is installed already is left alone."""
+    for name in names:
+        assets.asset(name)  # refuse a wrong name before the first long download
+    for name in names:
+        typer.echo(f"{name}: {assets.install(name)}")
+
+
+@app.command("list")
+def list_assets(as_json: JsonOption = False) -> None:
+    """Show every asset, its licence, and whether it is installed."""
+    rows = [_describe(asset) for asset in assets.ASSETS.values()]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = Table("name", "installed", "licence", "description")
+    for row in rows:
+        table.add_row(row["name"], "yes" if row["installed"] else "no", row["licence"], row["description"])
+    Console().print(table)
+
+
+@app.command()
+def path(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: JsonOption = False) -> None:
+    """Print the folder of an installed asset."""
+    folder = str(assets.path(name))
+    typer.echo(json.dumps({"name": name, "path": folder}) if as_json else folder)
+
+
+def _describe(asset: assets.Asset) -> dict[str, Any]:
+    installed = assets.is_installed(asset.name)
+    return {
+        "name": asset.name,
+        "version": asset.version,
+        "licence": asset.licence,
+        "requirement": asset.requirement,
+        "description": asset.description,
+        "installed": installed,
+        "path": str(assets.path(asset.name)) if installed else None,
+    }

@@ -128,6 +128,7 @@ class Task:
         domain: subject area of the (first) gold call.
         messages: system and user messages that open the episode, OpenAI dicts.
         tools: names of the tools shown, before distractors are added.
+        barred: tools that would also do and are no part of any plan: never to be added as distractors.
         plans: all equivalent gold plans, the canonical one first. All have the fewest possible steps.
         facts: what a good reply states.
         state: initial back-end state, plain JSON.
@@ -150,6 +151,7 @@ class Task:
     state: dict[str, Any] = field(default_factory=dict)
     reply: str = ""
     missing: tuple[str, ...] = ()
+    barred: tuple[str, ...] = ()
     gold_kind: str = "full"
     specs: tuple[ToolSpec, ...] = ()
     source: str = "embedded"
@@ -195,7 +197,8 @@ class Task:
         value = {f.name: getattr(self, f.name) for f in fields(self)}
         value["messages"] = copy.deepcopy(list(self.messages))
         value["state"] = self.new_state()
-        value["tools"], value["missing"] = list(self.tools), list(self.missing)
+        for name in ("tools", "missing", "barred"):
+            value[name] = list(value[name])
         value["plans"] = [plan.to_json() for plan in self.plans]
         value["facts"] = [{**asdict(fact), "variants": list(fact.variants)} for fact in self.facts]
         value["specs"] = [spec.to_json() for spec in self.specs]
@@ -210,7 +213,7 @@ class Task:
         """
         known = _known_fields(cls, copy.deepcopy(dict(value)))
         try:
-            for name in ("messages", "tools", "missing"):
+            for name in ("messages", "tools", "missing", "barred"):
                 known[name] = tuple(known.get(name, ()))
             known["plans"] = tuple(Plan.from_json(plan) for plan in known["plans"])
             facts = (_known_fields(Fact, fact) for fact in known.get("facts", ()))

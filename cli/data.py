@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
@@ -10,10 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import assets
+from .options import JSON, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Install and find assets: model weights and data.")
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.command()
@@ -26,11 +24,11 @@ def install(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="
 
 
 @app.command("list")
-def list_assets(as_json: JsonOption = False) -> None:
+def list_assets(as_json: bool = JSON) -> None:
     """Show every asset, its licence, and whether it is installed."""
     rows = [_describe(asset) for asset in assets.ASSETS.values()]
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     table = Table("name", "installed", "licence", "description")
     for row in rows:
@@ -39,10 +37,13 @@ def list_assets(as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def path(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: JsonOption = False) -> None:
+def path(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: bool = JSON) -> None:
     """Print the folder of an installed asset."""
     folder = str(assets.path(name))
-    typer.echo(json.dumps({"name": name, "path": folder}) if as_json else folder)
+    if as_json:
+        print_json({"name": name, "path": folder})
+    else:
+        typer.echo(folder)
 
 
 def _describe(asset: assets.Asset) -> dict[str, Any]:

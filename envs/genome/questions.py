@@ -1,10 +1,40 @@
-"""Multiple-choice questions about DNA: the data type, the strict JSONL loader, the embedded set."""
+"""Multiple-choice questions about DNA: the data type, the strict JSONL loader, the embedded set.
+
+`docs/questions.md` describes the file format for people who write one.
+"""
 
 from __future__ import annotations
 
+import difflib
+import gzip
+import io
+import itertools
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ...errors import QuestionError
+from .sequence import clean
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+SPLITS = ("train", "dev", "test")
+EMBEDDED = "embedded"
+
+MAX_TEXT_LENGTH = 20_000
+MAX_NAME_LENGTH = 200
+MAX_LINE_BYTES = 4_000_000
+MAX_REPORTED_ERRORS = 10
+
+_FIELDS = ("id", "question", "choices", "answer", "sequence", "family", "split", "source", "licence")
+_ALIASES = {"options": "choices", "license": "licence"}
+_LABELLED = re.compile(r"\(?([A-Z])[).:]\s*(.*)")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -58,3 +88,332 @@ class Question:
     split: str
     source: str = field(default="", compare=False)
     licence: str = field(default="", compare=False)
+
+    @classmethod
+    def from_json(cls, record: object) -> Question:
+        """The question that one object of the JSONL format describes (`docs/questions.md`).
+
+        Raises:
+            QuestionError: a field is missing, misspelt, of the wrong kind, or contradicts another one.
+        """
+        fields = _known_fields(record)
+        choices = _choices(fields)
+        sequence = _sequence(fields)
+        if sequence is None:
+            _check_selectable(choices)
+        return cls(
+            id=_name(fields, "id"),
+            public=PublicQuestion(_text(fields, "question"), choices, sequence),
+            answer=_answer(fields, choices),
+            family=_name(fields, "family", "custom"),
+            split=_split(fields),
+            source=_text(fields, "source", ""),
+            licence=_text(fields, "licence", ""),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The question as one object of the JSONL format; the loader gives the same question back."""
+        record = {
+            "id": self.id,
+            "family": self.family,
+            "split": self.split,
+            "question": self.public.text,
+            "sequence": self.public.sequence,
+            "choices": list(self.public.choices),
+            "answer": LETTERS[self.answer],
+            "source": self.source,
+            "licence": self.licence,
+        }
+        return {name: value for name, value in record.items() if value not in (None, "")}
+
+
+def load_questions(source: str | Path = EMBEDDED) -> tuple[Question, ...]:
+    """Questions of the embedded set, or of a `.jsonl` or `.jsonl.gz` file in the format of `docs/questions.md`.
+
+    Args:
+        source: `"embedded"`, or the path of a file. The embedded set is read once per process.
+
+    Raises:
+        QuestionError: the file cannot be read, or a question in it cannot be used. The message names the file,
+            the line and the question's id, and says how many more errors were found.
+    """
+    return _embedded_questions() if source == EMBEDDED else _read_file(Path(source))
+
+
+def write_questions(path: str | Path, questions: Iterable[Question]) -> None:
+    """Write questions as JSONL, compressed if `path` ends in `.gz`; equal questions give equal bytes."""
+    path = Path(path)
+    lines = (json.dumps(question.to_json(), ensure_ascii=False) + "\n" for question in questions)
+    content = "".join(lines).encode("utf-8")
+    if path.suffix == ".gz":
+        buffer = io.BytesIO()
+        with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, compresslevel=9, mtime=0) as stream:
+            stream.write(content)
+        content = buffer.getvalue()
+    path.write_bytes(content)
+
+
+@lru_cache(maxsize=1)
+def _embedded_questions() -> tuple[Question, ...]:
+    with resources.as_file(resources.files(__package__) / "data" / "questions.jsonl.gz") as path:
+        return _read_file(path)
+
+
+# Reading a file: every error says where it is.
+
+
+def _read_file(path: Path) -> tuple[Question, ...]:
+    questions: dict[str, Question] = {}
+    first_line: dict[str, int] = {}
+    errors: list[str] = []
+    for number, line in _lines(path):
+        place = f"{path}:{number}"
+        try:
+            record = _parse_line(line, number)
+            if isinstance(record, dict) and isinstance(record.get("id"), str | int):
+                place += f": question {_shown(record['id'])}"
+            question = Question.from_json(record)
+            if question.id in questions:
+                raise QuestionError(f"line {first_line[question.id]} has the same id: give each question its own")
+        except QuestionError as error:
+            errors.append(f"{place}: {error}")
+            if len(errors) == MAX_REPORTED_ERRORS:
+                break
+        else:
+            questions[question.id] = question
+            first_line[question.id] = number
+    if errors:
+        more = "" if len(errors) < MAX_REPORTED_ERRORS else " or more"
+        raise QuestionError(errors[0] + (f" (+{len(errors) - 1}{more} more errors)" if len(errors) > 1 else ""))
+    if not questions:
+        raise QuestionError(f"{path}: the file is empty, expected one question as a JSON object on each line")
+    return tuple(questions.values())
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(line number, content) of the lines that are not blank; decompresses what starts like gzip."""
+    try:
+        with path.open("rb") as file:
+            start = file.peek(2)[:2]
+            compressed = start == b"\x1f\x8b"
+            if start and path.suffix == ".gz" and not compressed:
+                raise QuestionError(f"{path}: named .gz but not gzip-compressed: rename or compress it")
+            stream = gzip.GzipFile(fileobj=file) if compressed else file
+            for number in itertools.count(1):
+                # Bounded, so that a small compressed file cannot expand to one line larger than memory.
+                line = stream.readline(MAX_LINE_BYTES + 1)
+                if len(line) > MAX_LINE_BYTES:
+                    raise QuestionError(f"{path}:{number}: the line is longer than {MAX_LINE_BYTES:,} bytes")
+                if not line:
+                    return
+                if line.strip():
+                    yield number, line
+    except FileNotFoundError:
+        raise QuestionError(_not_found(path)) from None
+    except IsADirectoryError:
+        raise QuestionError(f"{path} is a folder, expected a .jsonl or .jsonl.gz file in it") from None
+    except EOFError:
+        raise QuestionError(f"{path}: the gzip file is truncated: copy or download it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise QuestionError(f"{path}: the gzip file is damaged ({error}): copy or download it again") from None
+    except OSError as error:
+        raise QuestionError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _not_found(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"no such question file: {path} (there is no folder {path.parent})"
+    known = [EMBEDDED, *sorted(entry.name for entry in path.parent.iterdir())]
+    near = difflib.get_close_matches(path.name, known, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}?" if near else f"give a .jsonl or .jsonl.gz file, or {EMBEDDED!r}"
+    return f"no such question file: {path}: {hint}"
+
+
+def _parse_line(line: bytes, number: int) -> object:
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except QuestionError:
+        raise
+    except UnicodeDecodeError as error:
+        raise QuestionError(f"not UTF-8 (byte {error.start + 1} of the line): save the file as UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise QuestionError(f"not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise QuestionError("not usable JSON: nested too deeply") from None
+    except ValueError:
+        raise QuestionError("not usable JSON: a number has too many digits") from None
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise QuestionError(f"the key {_shown(twice)} stands twice in one object: keep one")
+    return record
+
+
+def _no_constant(name: str) -> None:
+    raise QuestionError(f"{name} is not JSON: remove it")
+
+
+# Fields of one question: each function checks one kind of field and says what it expects.
+
+
+def _known_fields(record: object) -> dict[str, Any]:
+    """The fields of the format under their own names; others are left out, misspelt ones refused."""
+    if not isinstance(record, dict):
+        raise QuestionError(f"expected a JSON object with fields, got {_shown(record)}")
+    fields: dict[str, Any] = {}
+    for name, value in record.items():
+        known = _ALIASES.get(name, name)
+        if known in fields:
+            raise QuestionError(f"'{known}' and its other spelling are both given: keep one")
+        if known in _FIELDS:
+            fields[known] = value
+    for name in record.keys() - set(_FIELDS) - _ALIASES.keys():
+        near = difflib.get_close_matches(name.lower(), [*_FIELDS, *_ALIASES], n=1, cutoff=0.85)
+        if near and _ALIASES.get(near[0], near[0]) not in fields:
+            raise QuestionError(f"unknown field {_shown(name)}: did you mean {near[0]!r}?")
+    missing = [name for name in ("id", "question", "choices", "answer") if fields.get(name) is None]
+    if missing:
+        raise QuestionError(f"missing field {' and '.join(map(repr, missing))}")
+    return fields
+
+
+def _text(fields: dict[str, Any], name: str, default: str | None = None) -> str:
+    value = fields.get(name)
+    if value is None and default is not None:
+        return default
+    return _checked_text(value, f"'{name}'", MAX_TEXT_LENGTH, allow_empty=default == "")
+
+
+def _name(fields: dict[str, Any], name: str, default: str | None = None) -> str:
+    value = fields.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if value is None and default is not None:
+        return default
+    text = _checked_text(value, f"'{name}'", MAX_NAME_LENGTH)
+    if not text.isprintable():
+        raise QuestionError(f"'{name}' must be one printable line, got {_shown(text)}")
+    return text
+
+
+def _checked_text(value: object, what: str, limit: int, allow_empty: bool = False) -> str:
+    if not isinstance(value, str):
+        raise QuestionError(f"{what} must be a string, got {_shown(value)}")
+    text = value.strip()
+    if not text and not allow_empty:
+        raise QuestionError(f"{what} must not be empty")
+    if len(text) > limit:
+        raise QuestionError(f"{what} has {len(text):,} characters, at most {limit:,} are accepted")
+    control = _CONTROL.search(text)
+    if control:
+        raise QuestionError(f"{what} contains the control character {ascii(control[0])}: remove it")
+    return text
+
+
+def _split(fields: dict[str, Any]) -> str:
+    split = fields.get("split")
+    if split is None:
+        return "test"
+    if split not in SPLITS:
+        raise QuestionError(f"unknown split {_shown(split)}: give one of {', '.join(SPLITS)}")
+    return split
+
+
+def _sequence(fields: dict[str, Any]) -> str | None:
+    sequence = fields.get("sequence")
+    if sequence is None:
+        return None
+    if not _cleaned(sequence, "'sequence'"):
+        raise QuestionError("'sequence' is empty: leave it out if the choices are the sequences")
+    return sequence
+
+
+def _cleaned(sequence: object, what: str) -> str:
+    try:
+        return clean(sequence).sequence  # type: ignore[arg-type]  # clean() refuses other types itself
+    except QuestionError as error:
+        raise QuestionError(f"{what}: {error}") from None
+
+
+def _choices(fields: dict[str, Any]) -> tuple[str, ...]:
+    """Options given as a list, as an object letter → text, or as one text with an option on each line."""
+    value = fields["choices"]
+    if isinstance(value, str):
+        value = _split_lines(value)
+    elif isinstance(value, dict):
+        if sorted(value) != list(LETTERS[: len(value)]):
+            raise QuestionError(f"'choices' as an object needs the keys A, B, C, …, got {_shown(sorted(value))}")
+        value = [value[letter] for letter in sorted(value)]
+    elif not isinstance(value, list):
+        raise QuestionError(f"'choices' must be a list, an object or a text, got {_shown(value)}")
+    if not 2 <= len(value) <= len(LETTERS):
+        raise QuestionError(f"'choices' must have 2 to {len(LETTERS)} options, got {len(value)}")
+    limit = MAX_TEXT_LENGTH if fields.get("sequence") is not None else MAX_LINE_BYTES
+    choices = tuple(
+        _checked_text(choice, f"choice {letter}", limit) for letter, choice in zip(LETTERS, value, strict=False)
+    )
+    _check_different(choices)
+    return choices
+
+
+def _split_lines(text: str) -> list[str]:
+    """Lines of a text without their labels, where all lines are labelled `A)`, `B)`, … in order."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    matches = [_LABELLED.fullmatch(line) for line in lines]
+    labels = [match[1] if match else "" for match in matches]
+    if labels and labels == list(LETTERS[: len(labels)]):
+        return [match[2] for match in matches if match]
+    return lines
+
+
+def _check_different(choices: tuple[str, ...]) -> None:
+    first: dict[str, str] = {}
+    for letter, choice in zip(LETTERS, choices, strict=False):
+        if choice in first:
+            raise QuestionError(f"choices {first[choice]} and {letter} are the same: {_shown(choice)}")
+        first[choice] = letter
+
+
+def _check_selectable(choices: tuple[str, ...]) -> None:
+    sequences = []
+    for letter, choice in zip(LETTERS, choices, strict=False):
+        try:
+            sequences.append(_cleaned(choice, f"choice {letter}"))
+        except QuestionError as error:
+            raise QuestionError(f"without 'sequence' the choices must be sequences: {error}") from None
+    if not all(sequences):
+        raise QuestionError(f"choice {LETTERS[sequences.index('')]} is an empty sequence")
+    _check_different(tuple(sequences))
+
+
+def _answer(fields: dict[str, Any], choices: tuple[str, ...]) -> int:
+    """Index of the right option, given as that index (from 0), as its letter, or as its exact text."""
+    value = fields["answer"]
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 0 <= value < len(choices):
+            return value
+        raise QuestionError(f"'answer' {value} is no index: expected 0 to {len(choices) - 1}")
+    text = value.strip() if isinstance(value, str) else value
+    letters = LETTERS[: len(choices)]
+    found = {choices.index(text)} if text in choices else set()
+    if isinstance(text, str) and len(text) == 1 and text in letters:
+        found.add(letters.index(text))
+    if len(found) == 2:
+        raise QuestionError(f"'answer' {text!r} is the letter of one choice and the text of another: give an index")
+    if not found:
+        raise QuestionError(
+            f"'answer' {_shown(value)} is not among the choices: give a letter A to {letters[-1]}, "
+            "the index from 0, or the exact text"
+        )
+    return found.pop()
+
+
+def _shown(value: object) -> str:
+    """A short, printable form of anything for error messages."""
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,90 @@
+"""A tiny random Llama with a small tokenizer, made in a second from nothing: for tests and trials.
+
+It knows nothing, but it has what real models have: a chat template, byte-level BPE with split digits, tied embeddings,
+grouped key/value heads. The same seed gives the same weights; the global random state is left as it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+CHATML_TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+
+#: What the byte pairs are learned from: the words of toolcredit's prompts, so that these stay short.
+_TEXT = """
+You are an expert at selecting tools for genomic reasoning. You have access to tools indexed from zero. Select the
+tools to call for the question and answer with a comma-separated list of the indices, empty if none. Which of these
+options is right? Answer with the letter of one option only. system user assistant type tool tools
+<answer></answer> <answer>0,3</answer> <think></think>
+<tool_call> {"name": "get_record", "arguments": {"id": 1, "query": "text", "date": "2024-01-01"}} </tool_call>
+<tool_response> {"result": [], "error": null, "status": "ok", "items": [{"value": true}]} </tool_response>
+Sequence question promoter enhancer splice site donor acceptor neither exon intron histone motif transcription factor
+taxonomy species human mouse yeast worm fly bacteria virus region evidence statistics scanner analyzer expert homology
+"""
+
+
+def tiny_tokenizer() -> Any:
+    """A byte-level BPE tokenizer of 512 tokens with a ChatML template; every text survives encoding and decoding."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=512,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_TEXT.splitlines(), trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<|im_start|>",
+        eos_token="<|im_end|>",
+        pad_token="<|im_end|>",
+        unk_token="<|endoftext|>",
+        clean_up_tokenization_spaces=False,
+        model_max_length=4096,
+    )
+    fast.chat_template = CHATML_TEMPLATE
+    return fast
+
+
+def tiny_model(seed: int = 0) -> tuple[Any, Any]:
+    """A random Llama (4 layers of 64, 0.2 million weights, float32) and its tokenizer.
+
+    Args:
+        seed: of the weights.
+
+    Returns:
+        (model, tokenizer)
+    """
+    import torch
+    from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+    tokenizer = tiny_tokenizer()
+    special = {f"{kind}_token_id": getattr(tokenizer, f"{kind}_token_id") for kind in ("bos", "eos", "pad")}
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=tokenizer.model_max_length,
+        tie_word_embeddings=True,
+        **special,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config)
+    model.generation_config = GenerationConfig(**special)
+    return model.eval(), tokenizer

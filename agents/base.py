@@ -1,8 +1,8 @@
 """The stable interface: `Agent`, `Learner`, the protocol `TextBandit`, and the registry of agents.
 
-An agent acts; a learner also learns and persists. Both see an environment only through Gymnasium and, for language-model
-policies on enumerable bandits, through `TextBandit`. Third parties add an agent with one class and one entry point in
-the group `toolcredit.agents`.
+An agent acts; a learner also learns and persists. Both see an environment only through Gymnasium and, for
+language-model policies on enumerable bandits, through `TextBandit`. Third parties add an agent with one class and one
+entry point in the group `toolcredit.agents`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class ExactObjective:
 
 
 def candidate_distribution(mean_logprobs: Tensor, temperature: float = 1.0) -> Tensor:
-    """log q(a|s) = log softmax_a( ℓ(a|s) / temperature ), ℓ the mean token log-probability (arXiv 2609.10221).
+    """Log q(a|s) = log softmax_a( ℓ(a|s) / temperature ), ℓ the mean token log-probability (arXiv 2609.10221).
 
     Args:
         mean_logprobs: (questions, actions) ℓ.
@@ -59,7 +59,7 @@ def exact_objective(
 
 
 def valid_mass(sum_logprobs: Tensor) -> Tensor:
-    """log Σ_a p_gen(a|s): the log of the probability that free generation writes any candidate string.
+    """Log Σ_a p_gen(a|s): the log of the probability that free generation writes any candidate string.
 
     Args:
         sum_logprobs: (questions, actions) summed token log-probabilities.

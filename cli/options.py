@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import gymnasium as gym
 import typer
 
-from ..errors import ConfigError, UnknownNameError
+from ..errors import ConfigError
 
 ENV = typer.Option("GenomeToolSubset-v0", "--env", help="Gymnasium id of the environment.")
 QUESTIONS = typer.Option(None, "--questions", help="Question file (.jsonl or .jsonl.gz); default: the embedded set.")
@@ -55,23 +54,6 @@ def key_value(item: str) -> tuple[str, Any]:
         return key.strip(), text
 
 
-def make_env(env_id: str, **arguments: Any) -> gym.Env:
-    """`gym.make` with errors for people: unknown ids and arguments name what exists.
-
-    Raises:
-        UnknownNameError: no such id.
-        ConfigError: the environment does not take an argument.
-    """
-    try:
-        return gym.make(env_id, **arguments)
-    except gym.error.UnregisteredEnv:
-        from ..envs.registration import REGISTRATIONS
-
-        raise UnknownNameError("environment", env_id, REGISTRATIONS, "Or import the package that registers it") from None
-    except TypeError as error:
-        raise ConfigError(f"{env_id}: {error}") from None
-
-
 def print_json(value: Any) -> None:
     """One JSON document on standard output; NaN is refused, non-ASCII text is kept."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
@@ -81,7 +63,14 @@ def print_json(value: Any) -> None:
 def progress_bar(quiet: bool = False) -> Iterator[Any]:
     """A rich progress display with time left on a terminal; on a pipe or with `quiet`, nothing is drawn."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     columns = (

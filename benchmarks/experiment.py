@@ -1,0 +1,176 @@
+"""Training runs from plain descriptions: presets, one environment per split, a learner, several runs side by side.
+
+A `TrainingPlan` is plain JSON, is what a run folder stores, and is enough to repeat the run.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import gymnasium as gym
+
+from ..agents.base import Callback, Learner, TrainingReport, agent_class
+from ..envs.make import env_parameters, make_split
+from ..errors import InfrastructureError, QuestionError, RunError, ToolcreditError, UnknownNameError, UsageError
+from ..runs import RunFolder
+
+PRESETS = ("laptop", "paper")
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What to train, on what, and where to write it.
+
+    Attributes:
+        agent: registered name of a learner.
+        config: fields of the learner's configuration that differ from its defaults.
+        env_id: Gymnasium id.
+        env_kwargs: arguments of `gym.make`, without `split`.
+        out: run folder.
+    """
+
+    agent: str
+    config: dict[str, Any]
+    env_id: str
+    env_kwargs: dict[str, Any]
+    out: str
+
+    def learner(self) -> Learner:
+        """The untrained learner.
+
+        Raises:
+            UnknownNameError: no such agent, or a field it does not have.
+            UsageError: the agent is no learner.
+        """
+        cls = agent_class(self.agent)
+        if not issubclass(cls, Learner):
+            raise UsageError(f"{self.agent!r} does not learn; measure it with `toolcredit eval`")
+        return cls(self.config, out=self.out)  # type: ignore[call-arg]
+
+    def env(self, split: str, **changes: Any) -> gym.Env:
+        """The environment on one split, with some arguments changed."""
+        return make_split(self.env_id, split, **self.env_kwargs | changes)
+
+    def evaluation_env(self, split: str) -> gym.Env | None:
+        """The environment that a checkpoint is chosen or a result is measured on; None if the split is empty.
+
+        Every learner is judged by Eq. 1, whatever reward it trains on.
+        """
+        changes = {"reward": "eq1"} if "reward" in env_parameters(self.env_id) else {}
+        try:
+            return self.env(split, **changes)
+        except QuestionError as error:
+            if "split" not in str(error):
+                raise
+            return None
+
+    @classmethod
+    def from_run(cls, folder: str | os.PathLike) -> TrainingPlan:
+        """The plan that a run folder was started with.
+
+        Raises:
+            RunError: no run folder, or one of something else.
+        """
+        stored = RunFolder.load_config(folder)
+        try:
+            kwargs = {key: value for key, value in stored["env"]["kwargs"].items() if key != "split"}
+            return cls(stored["agent"], stored["config"], stored["env"]["id"], kwargs, str(folder))
+        except KeyError as error:
+            raise RunError(f"{folder}/config.json lacks {error}: it is no training run") from None
+
+
+def load_preset(agent: str, name: str) -> dict[str, Any]:
+    """A shipped configuration: {"config": {…}, "env": {…}}.
+
+    Raises:
+        UnknownNameError: there is none of this name for this agent.
+    """
+    folder = importlib.resources.files("toolcredit.agents.presets")
+    file = folder / f"{agent}-{name}.json"
+    if not file.is_file():
+        known = [item.name.removesuffix(".json") for item in folder.iterdir() if item.name.endswith(".json")]
+        raise UnknownNameError("preset", f"{agent}-{name}", known)
+    return json.loads(file.read_text("utf-8"))
+
+
+def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback] = ()) -> TrainingReport:
+    """Carry out one plan: learn on the split `train`, choose the checkpoint on the split `dev`."""
+    learner = plan.learner()
+    return learner.learn(plan.env("train"), eval_env=plan.evaluation_env("dev"), callbacks=callbacks, resume=resume)
+
+
+def train_side_by_side(
+    plans: Sequence[TrainingPlan],
+    resume: bool = False,
+    on_record: Callable[[int, dict[str, Any]], None] = lambda index, record: None,
+    workers: int = 2,
+) -> None:
+    """Carry out several plans, each in a process of its own, at most `workers` at a time.
+
+    Args:
+        plans: the runs; each has its own folder.
+        resume: go on with what the folders hold.
+        on_record: called in this process with (index of the plan, metrics record).
+        workers: processes at once; one thread each.
+
+    Raises:
+        UsageError: what a run refused; the others are stopped.
+        InfrastructureError: what failed in a run, or a process that ended without a word (killed, out of memory).
+    """
+    context = multiprocessing.get_context("spawn")
+    waiting = list(enumerate(plans))
+    running: dict[Connection, tuple[int, Any]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                index, plan = waiting.pop(0)
+                receiver, sender = context.Pipe(duplex=False)
+                process = context.Process(target=_train_in_child, args=(plan, resume, sender, os.getpid()), daemon=True)
+                process.start()
+                sender.close()
+                running[receiver] = (index, process)
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                if not _receive(ready, running[ready][0], on_record):
+                    _, process = running.pop(ready)
+                    process.join()
+    finally:
+        for _, process in running.values():
+            process.terminate()
+
+
+def _receive(pipe: Connection, index: int, on_record: Callable[[int, dict[str, Any]], None]) -> bool:
+    """Handle one message of a run; False once it has finished."""
+    try:
+        kind, content = pipe.recv()
+    except EOFError:
+        raise InfrastructureError(f"training process {index} ended without a result; run again with --resume") from None
+    if kind in ("usage", "failed"):
+        raise (UsageError if kind == "usage" else InfrastructureError)(content)
+    if kind == "record":
+        on_record(index, content)
+    return kind == "record"
+
+
+def _train_in_child(plan: TrainingPlan, resume: bool, pipe: Connection, parent: int) -> None:
+    """Body of a training process: reports each record, and stops when its parent is gone."""
+
+    def report(record: dict[str, Any]) -> None:
+        if os.getppid() != parent:
+            raise SystemExit(1)  # a killed parent must not leave runs behind that write to its folders
+        pipe.send(("record", record))
+
+    try:
+        train(plan, resume=resume, callbacks=[report])
+        pipe.send(("done", None))
+    except ToolcreditError as error:
+        pipe.send(("usage" if isinstance(error, UsageError) else "failed", str(error)))
+    except KeyboardInterrupt:
+        pass  # the parent got it too and says what to do

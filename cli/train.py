@@ -1,0 +1,129 @@
+"""`toolcredit train NAME`: train a learner, measure it on the held-out split, write the run folder with its report."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ..agents.config import set_dotted
+from ..benchmarks.experiment import PRESETS, TrainingPlan, load_preset, train
+from ..benchmarks.held_out import measure_and_report, print_result
+from ..errors import ConfigError, UsageError
+from . import options
+
+SMALL_MODELS = ("smollm2", "tiny")
+
+
+def train_command(
+    learner: str = typer.Argument(..., help="fgpo, grpo, a name another package registered, or package.module:Class."),
+    env: str = options.ENV,
+    questions: str = options.QUESTIONS,
+    tools: str = options.TOOLS,
+    reasoner: str = options.REASONER,
+    table: str = options.TABLE,
+    env_set: list[str] = options.ENV_SET,
+    policy: str = typer.Option(None, "--policy", help="smollm2 (default), tiny, a local folder, or a hub name."),
+    preset: str = typer.Option(
+        None, "--preset", help=f"{' | '.join(PRESETS)}; default: laptop for smollm2 and tiny, paper for other models."
+    ),
+    config: Path = typer.Option(None, "--config", help="JSON file with configuration fields, over the preset."),
+    init: str = typer.Option(None, "--init", help="Start from the adapter of this run folder."),
+    max_steps: int = typer.Option(None, "--max-steps", help="Optimiser updates after the format warm-up."),
+    seed: int = typer.Option(None, "--seed", help="Seed of everything random."),
+    settings: list[str] = typer.Option(
+        None, "--set", help="Configuration field, NAME=VALUE; dots go into nested ones."
+    ),
+    out: Path = typer.Option(None, "--out", help="Run folder; default: runs/LEARNER-DATE."),
+    resume: bool = typer.Option(False, "--resume", help="Go on with the run in --out, with its own configuration."),
+    as_json: bool = options.JSON,
+) -> None:
+    """Train a learner on the split `train`, choose its checkpoint on `dev`, measure it on `test`.
+
+    Without a `test` split the result is measured on `dev` and says so.
+    """
+    if resume:
+        given = (questions, tools, reasoner, table, env_set, policy, preset, config, init, max_steps, seed, settings)
+        if any(given):
+            raise UsageError("--resume takes everything but --out from the run folder: leave the other options away")
+        if out is None:
+            raise UsageError("--resume needs --out, the run folder to go on with")
+        plan = TrainingPlan.from_run(out)
+    else:
+        arguments = options.env_arguments(questions, tools, reasoner, table, env_set)
+        overrides = {"policy.model": policy, "init": init, "max_updates": max_steps, "seed": seed}
+        fields = {name: value for name, value in overrides.items() if value is not None}
+        fields |= dict(options.key_value(item) for item in settings or [])
+        plan = plan_training(learner, env, arguments, fields, preset, config, out)
+    run(plan, resume, as_json)
+
+
+def plan_training(
+    learner: str,
+    env_id: str,
+    env_arguments: dict[str, Any],
+    fields: dict[str, Any],
+    preset: str | None = None,
+    config: Path | None = None,
+    out: Path | None = None,
+) -> TrainingPlan:
+    """Preset, then configuration file, then single fields (dotted names), each over the one before."""
+    model = fields.get("policy.model", "smollm2")
+    values: dict[str, Any] = {}
+    kwargs: dict[str, Any] = {}
+    if learner in ("fgpo", "grpo") or preset is not None:
+        shipped = load_preset(learner, preset or ("laptop" if model in SMALL_MODELS else "paper"))
+        values, kwargs = shipped["config"], shipped["env"]
+    if config is not None:
+        _merge(values, _read_config(config))
+    for name, value in fields.items():
+        set_dotted(values, name, value)
+    folder = out or Path("runs") / f"{learner.replace(':', '.')}-{datetime.now():%Y%m%d-%H%M%S}"
+    return TrainingPlan(learner, values, env_id, kwargs | env_arguments, str(folder))
+
+
+def run(plan: TrainingPlan, resume: bool, as_json: bool) -> None:
+    """Train with a progress bar, measure, report."""
+    learner = plan.learner()
+    total = getattr(learner, "total_updates", None)
+    with options.progress_bar() as progress:
+        task = progress.add_task(f"train {plan.agent}", total=total, note="")
+
+        def show(record: dict[str, Any]) -> None:
+            progress.update(task, completed=record["update"], note=record_note(record))
+
+        report = train(plan, resume=resume, callbacks=[show])
+    result = measure_and_report(plan, report)
+    if as_json:
+        options.print_json(result)
+    else:
+        print_result(result, plan.out)
+
+
+def record_note(record: dict[str, Any]) -> str:
+    """The few numbers of a metrics record that are worth a place beside the bar."""
+    shown = {"reward": "reward", "expected_reward": "J", "dev_reward": "dev reward", "observed_dead": "dead groups"}
+    return "  ".join(f"{label} {record[key]:.2f}" for key, label in shown.items() if key in record)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"--config {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"--config {path} is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"--config {path} holds {type(values).__name__}, expected an object of configuration fields")
+    return values.get("config", values)
+
+
+def _merge(values: dict[str, Any], other: dict[str, Any]) -> None:
+    for key, value in other.items():
+        if isinstance(value, dict) and isinstance(values.get(key), dict):
+            _merge(values[key], value)
+        else:
+            values[key] = value

@@ -1,0 +1,252 @@
+"""Exact log-probabilities of completions under a causal language model, with gradients.
+
+`Scorer` runs one packed pass per batch (see `tree`). Where that is not proven equal to plain rows, on the very model
+and at start-up, it scores row by row instead, with the same gradient and bounded memory: rows are scored without a
+graph, and each chunk is run again when its gradient is known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+
+from .families import forward_arguments, unsupported
+from .tree import TokenIds, TokenTree
+
+log = logging.getLogger(__name__)
+
+ROWS_PER_PASS = 4
+"""Rows of one chunk of the row-by-row scorer."""
+
+TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.25}
+"""Largest accepted difference of a mean token log-probability between tree and rows: what rows of two shapes differ."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Log-probabilities along P completions, padded to T tokens.
+
+    Attributes:
+        logprobs: (P, T) log p(token | everything before it); 0 in the padding. float32, or float64 for such a model.
+        scored: (P, T) bool: False in the padding.
+        tokens: how many tokens went through the model.
+    """
+
+    logprobs: torch.Tensor
+    scored: torch.Tensor
+    tokens: int
+
+    @property
+    def sums(self) -> torch.Tensor:
+        """(P,) log p(completion | prompt)."""
+        return self.logprobs.sum(-1)
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """(P,) tokens of each completion."""
+        return self.scored.sum(-1)
+
+
+class Scorer:
+    """Scores completions, by packed trees if `proven` and row by row otherwise.
+
+    Args:
+        model: a causal language model of transformers, with or without an adapter inside. It must be deterministic:
+            no dropout.
+        tokens_per_pass: a larger batch is split into passes of about this many nodes. A node attends to a whole pass,
+            so longer passes cost more per node.
+        run: replaces the forward pass of the model over a tree (the cached trunk does).
+
+    Attributes:
+        reason: why rows are used instead of trees; None if trees are.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        tokens_per_pass: int = 1024,
+        run: Callable[..., torch.Tensor] | None = None,
+    ):
+        self.model = model
+        self.tokens_per_pass = tokens_per_pass
+        self.reason = unsupported(model)
+        self._run = run or self._forward
+
+    def paths(
+        self,
+        prompts: Sequence[TokenIds],
+        completions: Sequence[Sequence[TokenIds]],
+        *,
+        temperature: float = 1.0,
+        grad: bool = False,
+    ) -> Paths:
+        """Log-probabilities of `completions[b]` after `prompts[b]` for every b; paths numbered in that order.
+
+        Args:
+            prompts: token ids.
+            completions: for each prompt, token ids of each of its completions.
+            temperature: logits are divided by it before the softmax.
+            grad: keep the graph to the model's trainable parameters.
+        """
+        with torch.set_grad_enabled(grad):
+            if self.reason is None:
+                trees = list(self._trees(prompts, completions))
+                logprobs = concatenate([token_logprobs(self._run(tree), tree, temperature) for tree in trees])
+                tokens = sum(map(len, trees))
+            else:
+                pairs = [(prompt, c) for prompt, own in zip(prompts, completions, strict=True) for c in own]
+                logprobs = self._rows(pairs, temperature, grad)
+                tokens = sum(len(prompt) + len(c) - 1 for prompt, c in pairs)
+        lengths = torch.tensor([len(c) for own in completions for c in own], device=logprobs.device)
+        scored = torch.arange(logprobs.shape[1], device=logprobs.device)[None] < lengths[:, None]
+        return Paths(logprobs, scored, tokens)
+
+    @torch.no_grad()
+    def distributions(
+        self, prompts: Sequence[TokenIds], completions: Sequence[Sequence[TokenIds]], *, temperature: float = 1.0
+    ) -> Iterator[tuple[TokenTree, torch.Tensor]]:
+        """The next-token distributions at every predicting node, pass by pass.
+
+        Yields:
+            the tree of a pass and (R, V) log-probabilities. Trees of successive passes cover the prompts in order.
+        """
+        for tree in self._trees(prompts, completions):
+            yield tree, torch.log_softmax(_precise(self._run(tree)) / temperature, -1)
+
+    @torch.no_grad()
+    def prove(self, prompt: TokenIds, completions: Sequence[TokenIds], examples: int = 3) -> None:
+        """Compare a tree with plain rows on this model; fall back to rows, and log why, if they differ.
+
+        Args:
+            prompt: token ids of a prompt as it will be used.
+            completions: token ids of its completions.
+            examples: how many of them to compare, the shortest and the longest included.
+        """
+        if self.reason is None:
+            by_length = sorted(completions, key=len)
+            chosen = [by_length[round(i * (len(by_length) - 1) / max(examples - 1, 1))] for i in range(examples)]
+            tree = self.paths([prompt], [chosen])
+            rows = concatenate([row_logprobs(self.model, [(prompt, c)]) for c in chosen])
+            difference = ((tree.sums - rows.sum(-1)) / tree.lengths).abs().max().item()
+            limit = TOLERANCE[self.model.dtype]
+            if not difference <= limit:
+                self.reason = f"the packed tree differs from plain rows by {difference:.2g} (limit {limit:g})"
+        if self.reason is not None:
+            log.warning("scoring row by row, which is many times slower: %s", self.reason)
+
+    def _forward(self, tree: TokenTree) -> torch.Tensor:
+        return self.model(**forward_arguments(self.model, tree)).logits[0]
+
+    def _trees(self, prompts: Sequence[TokenIds], completions: Sequence[Sequence[TokenIds]]) -> Iterator[TokenTree]:
+        for start, stop in self._passes(prompts, completions):
+            yield TokenTree.build(prompts[start:stop], completions[start:stop])
+
+    def _passes(
+        self, prompts: Sequence[TokenIds], completions: Sequence[Sequence[TokenIds]]
+    ) -> Iterator[tuple[int, int]]:
+        """Ranges of successive prompts whose trees have about `tokens_per_pass` nodes each."""
+        start, size = 0, 0
+        for b, (prompt, own) in enumerate(zip(prompts, completions, strict=True)):
+            branches = len({tuple(c[:i]) for c in own for i in range(1, len(c))})
+            new = len(prompt) - _shared(prompts[start], prompt) + branches
+            if b > start and size + new > self.tokens_per_pass:
+                yield start, b
+                start, size = b, 0
+            size += len(prompt) + branches if b == start else new
+        yield start, len(prompts)
+
+    def _rows(self, pairs: Sequence[tuple[TokenIds, TokenIds]], temperature: float, grad: bool) -> torch.Tensor:
+        longest = max(len(c) for _, c in pairs)
+
+        def scorer(chunk: Sequence[tuple[TokenIds, TokenIds]]) -> Callable[[], torch.Tensor]:
+            return lambda: row_logprobs(self.model, chunk, temperature, longest)
+
+        chunks = [scorer(pairs[i : i + ROWS_PER_PASS]) for i in range(0, len(pairs), ROWS_PER_PASS)]
+        if not grad:
+            return torch.cat([chunk() for chunk in chunks])
+        return _Recomputed.apply(chunks, *(p for p in self.model.parameters() if p.requires_grad))
+
+
+def token_logprobs(logits: torch.Tensor, tree: TokenTree, temperature: float = 1.0) -> torch.Tensor:
+    """(P, T) log-probabilities of the tree's completion tokens from the (R, V) logits at its predicting nodes."""
+    logits = _precise(logits) / temperature
+    rows = torch.tensor(tree.rows, device=logits.device)
+    targets = torch.tensor(tree.targets, device=logits.device)
+    scored = torch.tensor(tree.scored, device=logits.device)
+    normaliser = torch.logsumexp(logits, -1)
+    return torch.where(scored, logits[rows, targets] - normaliser[rows], 0.0)
+
+
+def row_logprobs(
+    model: Any,
+    pairs: Sequence[tuple[TokenIds, TokenIds]],
+    temperature: float = 1.0,
+    longest: int | None = None,
+) -> torch.Tensor:
+    """(P, T) completion log-probabilities with one plain row per (prompt, completion) pair: what a tree must equal.
+
+    Args:
+        model: any causal language model.
+        pairs: prompt and completion token ids.
+        temperature: logits are divided by it.
+        longest: T; the longest completion's length by default.
+    """
+    device = model.device
+    ids = pad_sequence([torch.tensor([*p, *c]) for p, c in pairs], batch_first=True).to(device)
+    lengths = torch.tensor([len(p) + len(c) for p, c in pairs], device=device)
+    attention = (torch.arange(ids.shape[1], device=device)[None] < lengths[:, None]).long()
+    longest = longest or max(len(c) for _, c in pairs)
+    first = min(len(p) for p, _ in pairs) - 1
+    keep = torch.arange(first, ids.shape[1] - 1, device=device)
+    logits = model(input_ids=ids, attention_mask=attention, logits_to_keep=keep, use_cache=False).logits
+    if logits.shape[1] != len(keep):  # a model that does not know the argument returns them all
+        logits = logits[:, keep]
+    logprobs = torch.log_softmax(_precise(logits) / temperature, -1).gather(-1, ids[:, first + 1 :, None])[..., 0]
+    own = [logprobs[i, len(p) - 1 - first :][: len(c)] for i, (p, c) in enumerate(pairs)]
+    return torch.stack([nn.functional.pad(row, (0, longest - len(row))) for row in own])
+
+
+class _Recomputed(torch.autograd.Function):
+    """Concatenates the results of `chunks`; keeps no graph, and runs each chunk again in the backward pass.
+
+    The gradient is the one of `torch.cat([chunk() for chunk in chunks])` with respect to the parameters, at the memory
+    of one chunk.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, chunks: Sequence[Callable[[], torch.Tensor]], *parameters: nn.Parameter) -> torch.Tensor:
+        ctx.chunks, ctx.parameters = chunks, parameters
+        results = [chunk() for chunk in chunks]
+        ctx.sizes = [len(result) for result in results]
+        return torch.cat(results)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        totals: list[torch.Tensor | None] = [None] * len(ctx.parameters)
+        for chunk, weight in zip(ctx.chunks, gradient.split(ctx.sizes), strict=True):
+            with torch.enable_grad():
+                parts = torch.autograd.grad(chunk(), ctx.parameters, weight, allow_unused=True)
+            totals = [p if t is None else t if p is None else t + p for t, p in zip(totals, parts, strict=True)]
+        return (None, *totals)
+
+
+def concatenate(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Stack (P_i, T_i) blocks into (sum P_i, max T_i), zero-padded."""
+    longest = max(part.shape[1] for part in parts)
+    return torch.cat([nn.functional.pad(part, (0, longest - part.shape[1])) for part in parts])
+
+
+def _precise(logits: torch.Tensor) -> torch.Tensor:
+    """At least float32: the normaliser sums over the whole vocabulary."""
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def _shared(a: TokenIds, b: TokenIds) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

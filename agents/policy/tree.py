@@ -1,0 +1,127 @@
+"""Many token sequences packed into one: a prefix tree whose every node is one input token of one forward pass.
+
+All completions of all prompts in a batch share every common prefix: the candidates of a question share its prompt, and
+the questions of a batch share the system prompt and whatever else their prompts begin with. With an attention mask that
+lets a node see its ancestors only, and depths as position ids, one pass over the nodes computes what one row per
+(prompt, completion) pair would.
+
+Invariants:
+* nodes are in depth-first preorder, so the descendants of node i are the nodes i+1 … ends[i]-1, and the ancestor
+  relation is two comparisons;
+* the last token of a completion is predicted but never an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+
+TokenIds = Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenTree:
+    """The prefix tree of a batch. N nodes, P paths (prompt and completion), T tokens in the longest completion.
+
+    Attributes:
+        tokens: (N,) token id of each node.
+        depths: (N,) number of ancestors, which is the position id.
+        ends: (N,) one past the last descendant.
+        owners: (N,) the first path, in the tree's order, that goes through the node.
+        predictors: (R,) nodes whose next-token distribution is needed, ascending.
+        rows: (P, T) index into `predictors` of the node that predicts each completion token; 0 in the padding.
+        targets: (P, T) the completion tokens; 0 in the padding.
+        lengths: (P,) tokens of each completion.
+    """
+
+    tokens: np.ndarray
+    depths: np.ndarray
+    ends: np.ndarray
+    owners: np.ndarray
+    predictors: np.ndarray
+    rows: np.ndarray
+    targets: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def build(cls, prompts: Sequence[TokenIds], completions: Sequence[Sequence[TokenIds]]) -> TokenTree:
+        """Pack `completions[b]` after `prompts[b]`, for every b.
+
+        Paths are numbered in the order given: all completions of the first prompt, then of the second, and so on.
+
+        Raises:
+            ValueError: a prompt or completion is empty, or there is not one list of completions per prompt.
+        """
+        if len(prompts) != len(completions):
+            raise ValueError(f"{len(prompts)} prompts need as many lists of completions, got {len(completions)}")
+        pairs = [(list(p), list(c)) for p, own in zip(prompts, completions, strict=True) for c in own]
+        if not pairs or any(not prompt or not completion for prompt, completion in pairs):
+            raise ValueError("a token tree needs at least one path; prompts and completions must not be empty")
+        inputs = [prompt + completion[:-1] for prompt, completion in pairs]
+        order = sorted(range(len(inputs)), key=inputs.__getitem__)
+        tokens: list[int] = []
+        depths: list[int] = []
+        owners: list[int] = []
+        ends: dict[int, int] = {}
+        nodes_of: dict[int, list[int]] = {}
+        previous: list[int] = []
+        nodes: list[int] = []
+        for path in order:
+            current = inputs[path]
+            shared = _common_prefix(previous, current)
+            # Sorted order is depth-first: what the new path leaves will not be visited again.
+            ends.update(dict.fromkeys(nodes[shared:], len(tokens)))
+            nodes = nodes[:shared] + list(range(len(tokens), len(tokens) + len(current) - shared))
+            tokens += current[shared:]
+            depths += range(shared, len(current))
+            owners += [path] * (len(current) - shared)
+            previous, nodes_of[path] = current, nodes
+        ends.update(dict.fromkeys(nodes, len(tokens)))
+        return cls(
+            tokens=np.array(tokens),
+            depths=np.array(depths),
+            ends=np.array([ends[node] for node in range(len(tokens))]),
+            owners=np.array(owners),
+            **_predictions(pairs, nodes_of),
+        )
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def ancestors(self) -> np.ndarray:
+        """(N, N) bool: `ancestors[i, j]` is True if j is i or an ancestor of i, that is, if i may attend to j."""
+        index = np.arange(len(self))
+        return (index[None, :] <= index[:, None]) & (index[:, None] < self.ends[None, :])
+
+    def within(self, window: int) -> np.ndarray:
+        """(N, N) bool: `ancestors`, but only the nearest `window` nodes along the path, the node itself included."""
+        return self.ancestors & (self.depths[:, None] - self.depths[None, :] < window)
+
+    @cached_property
+    def scored(self) -> np.ndarray:
+        """(P, T) bool: True at completion tokens, False in the padding."""
+        return np.arange(self.targets.shape[1])[None, :] < self.lengths[:, None]
+
+
+def _common_prefix(a: list[int], b: list[int]) -> int:
+    shortest = min(len(a), len(b))
+    different = np.flatnonzero(np.array(a[:shortest]) != np.array(b[:shortest]))
+    return int(different[0]) if len(different) else shortest
+
+
+def _predictions(pairs: list[tuple[list[int], list[int]]], nodes_of: dict[int, list[int]]) -> dict[str, np.ndarray]:
+    """Which node predicts which completion token."""
+    lengths = np.array([len(completion) for _, completion in pairs])
+    predicting = [nodes_of[path][len(prompt) - 1 :] for path, (prompt, _) in enumerate(pairs)]
+    predictors, flat_rows = np.unique(list(chain.from_iterable(predicting)), return_inverse=True)
+    scored = np.arange(lengths.max())[None, :] < lengths[:, None]
+    rows = np.zeros(scored.shape, np.int64)
+    targets = np.zeros(scored.shape, np.int64)
+    rows[scored] = flat_rows
+    targets[scored] = list(chain.from_iterable(completion for _, completion in pairs))
+    return {"predictors": predictors, "rows": rows, "targets": targets, "lengths": lengths}

@@ -119,11 +119,11 @@ def without_surrogates(text: str) -> str:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """A copy in which integral floats are integers and only JSON types occur."""
+    """A copy in which integral floats are integers (those that are exact) and only JSON types occur."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise StrictJsonError(f"not a JSON value: {value}")
-        return int(value) if value.is_integer() else value
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
     if value is None or isinstance(value, str | int):
         return value
     if depth >= 2 * MAX_DEPTH:

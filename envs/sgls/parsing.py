@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,8 +31,10 @@ from .tasks import Call
 LEVELS = ("strict", "fenced", "repaired")
 
 _TAG = re.compile(r"<(/?)(tool_call|think|thinking)>")
+_THINK_TAG = re.compile(r"<(/?)(think|thinking)>")
 _CALL_TAG = re.compile(r"</?tool_call>")
-_OUR_TAGS = re.compile(r"<(?=/?(?:tool_call|tool_response|think|thinking)>)")
+#: the opening bracket of every tag that has a meaning in a turn or an answer
+OUR_TAGS = re.compile(r"<(?=/?(?:tool_call|tool_response|think|thinking)>)")
 _TOKEN = re.compile(
     r'"([^"\\]*(?:\\.[^"\\]*)*)"|' + r"'([^'\\]*(?:\\.[^'\\]*)*)'|"  # strings that end
     r"([\"'].*\Z)|"  # one that does not: the rest of the text
@@ -136,14 +138,14 @@ class HermesParser:
 class _Scan:
     """One pass over the tags of a turn; the attributes are the result."""
 
-    def __init__(self, text: str, leniency: str):
+    def __init__(self, text: str, leniency: str, tags: re.Pattern[str] = _TAG):
         self.text, self.leniency = text, leniency
         self.outside: list[str] = []
         self.blocks: list[Block] = []
         self.tags = [0, 0]
         thoughts: list[str] = []
         start = 0
-        while match := _TAG.search(text, start):
+        while match := tags.search(text, start):
             self.outside.append(text[start : match.start()])
             closing, tag = bool(match[1]), match[2]
             if tag == "tool_call":
@@ -176,6 +178,12 @@ class _Scan:
         self.tags[1] += closed
         self.blocks.append(read_block(self.text[start:end], self.leniency, closed))
         return end + len("</tool_call>") if closed else end
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """What stands in think tags, and the rest of the text."""
+    scan = _Scan(text, "strict", _THINK_TAG)
+    return scan.reasoning.strip(), "".join(scan.outside)
 
 
 def _take_fenced_calls(text: str) -> tuple[str, list[Block]]:
@@ -212,39 +220,6 @@ def _is_call_object(entry: Any) -> bool:
     return set(entry) in ({"name", "arguments"}, {"name", "parameters"})
 
 
-def read_block(inner: str, leniency: str = "repaired", closed: bool = True) -> Block:
-    """The block with the content `inner`, by the first level that can read it, up to `leniency`."""
-    try:
-        value = loads(inner)
-        if closed:
-            return Block("strict", read_entries(value))
-        error = "the closing tag </tool_call> is missing"
-    except StrictJsonError as failure:
-        error = str(failure)
-    body, fenced = _without_fence(inner)
-    allowed = LEVELS.index(leniency)
-    if fenced and closed and allowed >= 1:
-        try:
-            return Block("fenced", read_entries(loads(body)))
-        except StrictJsonError as failure:
-            error = str(failure)
-    if allowed >= 2:
-        try:
-            return Block("repaired", read_entries(loads(repair(body))))
-        except StrictJsonError:
-            pass  # the strict reader's message is about the agent's own text
-    return Block(None, (RawCall(None, None, error),))
-
-
-def _without_fence(inner: str) -> tuple[str, bool]:
-    """What a Markdown fence around the whole of `inner` holds, and whether there is one."""
-    text = inner.strip()
-    first, newline, rest = text.partition("\n")
-    if newline and first.strip() in ("```", "```json", "```tool_call") and rest.endswith("```"):
-        return rest[:-3], True
-    return inner, False
-
-
 def read_entries(value: Any) -> tuple[RawCall, ...]:
     """The calls of a block's JSON value: an object, or a list of objects."""
     entries = value if isinstance(value, list) else [value]
@@ -262,6 +237,51 @@ def _read_entry(entry: Any) -> RawCall:
         got = "no name" if "name" not in entry else f"the name {shorten(name, 60)}"
         return RawCall(None, arguments, f'expected {{"name": "<tool>", "arguments": {{…}}}}, got {got}')
     return RawCall(name, arguments)
+
+
+def read_block(
+    inner: str,
+    leniency: str = "repaired",
+    closed: bool = True,
+    entries: Callable[[Any], tuple[RawCall, ...]] = read_entries,
+) -> Block:
+    """The block with the content `inner`, by the first level that can read it, up to `leniency`.
+
+    Args:
+        inner: the text between the marks of the block.
+        leniency: the last level to try.
+        closed: whether the closing mark is there.
+        entries: makes the calls from the block's JSON value.
+    """
+    try:
+        value = loads(inner)
+        if closed:
+            return Block("strict", entries(value))
+        error = "the closing tag </tool_call> is missing"
+    except StrictJsonError as failure:
+        error = str(failure)
+    body, fenced = _without_fence(inner)
+    allowed = LEVELS.index(leniency)
+    if fenced and closed and allowed >= 1:
+        try:
+            return Block("fenced", entries(loads(body)))
+        except StrictJsonError as failure:
+            error = str(failure)
+    if allowed >= 2:
+        try:
+            return Block("repaired", entries(loads(repair(body))))
+        except StrictJsonError:
+            pass  # the strict reader's message is about the agent's own text
+    return Block(None, (RawCall(None, None, error),))
+
+
+def _without_fence(inner: str) -> tuple[str, bool]:
+    """What a Markdown fence around the whole of `inner` holds, and whether there is one."""
+    text = inner.strip()
+    first, newline, rest = text.partition("\n")
+    if newline and first.strip() in ("```", "```json", "```tool_call") and rest.endswith("```"):
+        return rest[:-3], True
+    return inner, False
 
 
 def repair(text: str) -> str:
@@ -295,7 +315,7 @@ def call_json(call: Call) -> str:
 
 def safe_json(value: Any) -> str:
     """JSON in which no string holds a literal tag of this syntax; it decodes to the same value."""
-    return _OUR_TAGS.sub(r"\\u003c", json.dumps(value, ensure_ascii=False, allow_nan=False))
+    return OUR_TAGS.sub(r"\\u003c", json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def join_turn(reasoning: str, reply: str, blocks: str) -> str:

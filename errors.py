@@ -13,6 +13,16 @@ from collections.abc import Iterable
 class ToolcreditError(Exception):
     """Base of every error that toolcredit raises on purpose."""
 
+    def __reduce__(self) -> tuple:
+        # A worker process sends the message: the constructors of some children take other arguments than that.
+        return _with_message, (type(self), str(self))
+
+
+def _with_message(cls: type[ToolcreditError], message: str) -> ToolcreditError:
+    error = cls.__new__(cls)
+    error.args = (message,)
+    return error
+
 
 class UsageError(ToolcreditError, ValueError):
     """What the caller gave cannot be used; the message says what to give instead."""

@@ -8,6 +8,7 @@ import gymnasium as gym
 REGISTRATIONS: dict[str, dict] = {
     "GenomeToolSubset-v0": {
         "entry_point": "toolcredit.envs.genome.env:GenomeToolSubsetEnv",
+        "vector_entry_point": "toolcredit.envs.vector:genome_tool_subset",
     },
 }
 
@@ -17,3 +18,8 @@ def register_envs() -> None:
     for env_id, arguments in REGISTRATIONS.items():
         if env_id not in gym.registry:
             gym.register(env_id, **arguments)
+
+
+def registered_ids() -> list[str]:
+    """The Gymnasium ids of this package."""
+    return list(REGISTRATIONS)

@@ -1,1 +1,1 @@
-"""`GenomeToolSubset-v0`: which analysis tools should be called before a frozen reasoner answers a question about DNA."""
+"""`GenomeToolSubset-v0`: which tools should be called before a frozen reasoner answers a question about DNA?"""

@@ -48,6 +48,10 @@ class TaskError(UsageError):
     """A tool-calling task, or a file of them, cannot be used."""
 
 
+class EmptySplitError(UsageError):
+    """The questions in use have none in the split that was asked for."""
+
+
 class ConfigError(UsageError):
     """A configuration field is unknown or has a value out of range."""
 

@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 
-from ...errors import InfrastructureError, TableError, UnknownNameError, UsageError
+from ...errors import EmptySplitError, InfrastructureError, TableError, UnknownNameError, UsageError
 from ...rewards.subset import SubsetReward, subset_reward
 from ..spaces import UnicodeText
 from ..table import FAILED, UNPARSED, RewardTable
@@ -99,7 +99,7 @@ class GenomeToolSubsetEnv(gym.Env[str, Any]):
         self._now: dict[str, Any] = {}  # the episode: its question, and after the step the action and the choice
         if not self.question_ids:
             present = sorted({q.split for q in self._by_id.values()}) or "no question"
-            raise UsageError(f"no question in the split {split!r}: the questions have {present}")
+            raise EmptySplitError(f"no question in the split {split!r}: the questions have {present}")
         names = self.tool_names
         if len(set(names)) < len(names):
             raise UsageError(f"each tool may be given once, got {', '.join(names)}")
@@ -332,12 +332,13 @@ class MultiBinaryAction(gym.ActionWrapper, RecordConstructorArgs):
         actions = int(env.action_space.n) if isinstance(env.action_space, gym.spaces.Discrete) else 0
         if actions < 2 or actions & (actions - 1):
             raise UsageError(f"MultiBinaryAction needs an environment with 2**n actions, got {env.action_space}")
-        self.action_space = gym.spaces.MultiBinary(actions.bit_length() - 1)
+        self._n_tools = actions.bit_length() - 1
+        self.action_space = gym.spaces.MultiBinary(self._n_tools)
 
     def action(self, action: Any) -> int:
         """The integer whose bits are `action`."""
         if np.asarray(action) not in self.action_space:
-            raise UsageError(f"an action is {self.action_space.shape[0]} zeros and ones, got {action!r}")
+            raise UsageError(f"an action is {self._n_tools} zeros and ones, got {action!r}")
         return sum(1 << i for i, chosen in enumerate(np.asarray(action).tolist()) if chosen)
 
 

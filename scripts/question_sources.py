@@ -21,6 +21,8 @@ from toolcredit.envs.genome.sequence import reverse_complement
 PINS = json.loads((Path(__file__).parent / "sources.json").read_text(encoding="utf-8"))
 SITE_CONTEXT = 200
 DECOY_DISTANCE = 30
+CC_BY = "CC BY 4.0"
+INSDC = "INSDC, free of restrictions"
 
 
 class Packages:
@@ -58,12 +60,14 @@ class Sample:
         label: what it is.
         group: what must not be torn apart by a split (gene, genomic block, matrix, row of a table).
         source: where it comes from, for people.
+        licence: under which terms.
     """
 
     sequence: str
     label: str
     group: str
     source: str
+    licence: str
 
 
 def uci_splice(packages: Packages) -> list[Sample]:
@@ -79,7 +83,7 @@ def uci_splice(packages: Packages) -> list[Sample]:
         bits, kind = "".join(row[:-1]), row[-1]
         sequence = "".join(base[bits[i : i + 3]] for i in range(0, len(bits), 3))
         source = f"UCI splice junctions, row {number} of DNA in mlbench"
-        samples.append(Sample(sequence, label[kind], f"uci splice {number}", source))
+        samples.append(Sample(sequence, label[kind], f"uci splice {number}", source, CC_BY))
     return samples
 
 
@@ -93,6 +97,7 @@ def uci_promoters(packages: Packages) -> list[Sample]:
             label[row[0]],
             f"uci promoter {number}",
             f"UCI E. coli promoter gene sequences, row {number} of promotergene in kernlab",
+            CC_BY,
         )
         for number, row in enumerate(table.astype(str).values.tolist(), start=1)
     ]
@@ -182,7 +187,7 @@ def _record_sites(record) -> Iterator[Sample]:
                 continue
             seen.add((position, forward))
             source = f"GenBank {gene}, {'+' if forward else '-'} strand, junction after base {position}"
-            yield Sample(window if forward else reverse_complement(window), label, gene, source)
+            yield Sample(window if forward else reverse_complement(window), label, gene, source, INSDC)
 
 
 @dataclass(frozen=True)
@@ -191,8 +196,14 @@ class Matrix:
 
     id: str
     name: str
-    families: frozenset[str]
+    classes: frozenset[str]
     counts: tuple[tuple[float, ...], ...]
+    licence: str = CC_BY
+
+    @property
+    def source(self) -> str:
+        """Where a site drawn from the matrix comes from, for people."""
+        return f"site drawn from the JASPAR 2024 matrix {self.id} ({self.name})"
 
 
 def jaspar_matrices() -> list[Matrix]:

@@ -10,7 +10,6 @@ import gzip
 import io
 import itertools
 import json
-import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,21 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import QuestionError
-from .sequence import clean
+from .question_fields import LETTERS, SPLITS, check_fields, shown
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-SPLITS = ("train", "dev", "test")
+__all__ = ["EMBEDDED", "LETTERS", "SPLITS", "PublicQuestion", "Question", "load_questions", "write_questions"]
+
 EMBEDDED = "embedded"
-
-MAX_TEXT_LENGTH = 20_000
-MAX_NAME_LENGTH = 200
 MAX_LINE_BYTES = 4_000_000
 MAX_REPORTED_ERRORS = 10
-
-_FIELDS = ("id", "question", "choices", "answer", "sequence", "family", "split", "source", "licence")
-_ALIASES = {"options": "choices", "license": "licence"}
-_LABELLED = re.compile(r"\(?([A-Z])[).:]\s*(.*)")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -96,19 +87,15 @@ class Question:
         Raises:
             QuestionError: a field is missing, misspelt, of the wrong kind, or contradicts another one.
         """
-        fields = _known_fields(record)
-        choices = _choices(fields)
-        sequence = _sequence(fields)
-        if sequence is None:
-            _check_selectable(choices)
+        fields = check_fields(record)
         return cls(
-            id=_name(fields, "id"),
-            public=PublicQuestion(_text(fields, "question"), choices, sequence),
-            answer=_answer(fields, choices),
-            family=_name(fields, "family", "custom"),
-            split=_split(fields),
-            source=_text(fields, "source", ""),
-            licence=_text(fields, "licence", ""),
+            id=fields.id,
+            public=PublicQuestion(fields.question, fields.choices, fields.sequence),
+            answer=fields.answer,
+            family=fields.family,
+            split=fields.split,
+            source=fields.source,
+            licence=fields.licence,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -171,7 +158,7 @@ def _read_file(path: Path) -> tuple[Question, ...]:
         try:
             record = _parse_line(line, number)
             if isinstance(record, dict) and isinstance(record.get("id"), str | int):
-                place += f": question {_shown(record['id'])}"
+                place += f": question {shown(record['id'])}"
             question = Question.from_json(record)
             if question.id in questions:
                 raise QuestionError(f"line {first_line[question.id]} has the same id: give each question its own")
@@ -250,170 +237,9 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise QuestionError(f"the key {_shown(twice)} stands twice in one object: keep one")
+        raise QuestionError(f"the key {shown(twice)} stands twice in one object: keep one")
     return record
 
 
 def _no_constant(name: str) -> None:
     raise QuestionError(f"{name} is not JSON: remove it")
-
-
-# Fields of one question: each function checks one kind of field and says what it expects.
-
-
-def _known_fields(record: object) -> dict[str, Any]:
-    """The fields of the format under their own names; others are left out, misspelt ones refused."""
-    if not isinstance(record, dict):
-        raise QuestionError(f"expected a JSON object with fields, got {_shown(record)}")
-    fields: dict[str, Any] = {}
-    for name, value in record.items():
-        known = _ALIASES.get(name, name)
-        if known in fields:
-            raise QuestionError(f"'{known}' and its other spelling are both given: keep one")
-        if known in _FIELDS:
-            fields[known] = value
-    for name in record.keys() - set(_FIELDS) - _ALIASES.keys():
-        near = difflib.get_close_matches(name.lower(), [*_FIELDS, *_ALIASES], n=1, cutoff=0.85)
-        if near and _ALIASES.get(near[0], near[0]) not in fields:
-            raise QuestionError(f"unknown field {_shown(name)}: did you mean {near[0]!r}?")
-    missing = [name for name in ("id", "question", "choices", "answer") if fields.get(name) is None]
-    if missing:
-        raise QuestionError(f"missing field {' and '.join(map(repr, missing))}")
-    return fields
-
-
-def _text(fields: dict[str, Any], name: str, default: str | None = None) -> str:
-    value = fields.get(name)
-    if value is None and default is not None:
-        return default
-    return _checked_text(value, f"'{name}'", MAX_TEXT_LENGTH, allow_empty=default == "")
-
-
-def _name(fields: dict[str, Any], name: str, default: str | None = None) -> str:
-    value = fields.get(name)
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if value is None and default is not None:
-        return default
-    text = _checked_text(value, f"'{name}'", MAX_NAME_LENGTH)
-    if not text.isprintable():
-        raise QuestionError(f"'{name}' must be one printable line, got {_shown(text)}")
-    return text
-
-
-def _checked_text(value: object, what: str, limit: int, allow_empty: bool = False) -> str:
-    if not isinstance(value, str):
-        raise QuestionError(f"{what} must be a string, got {_shown(value)}")
-    text = value.strip()
-    if not text and not allow_empty:
-        raise QuestionError(f"{what} must not be empty")
-    if len(text) > limit:
-        raise QuestionError(f"{what} has {len(text):,} characters, at most {limit:,} are accepted")
-    control = _CONTROL.search(text)
-    if control:
-        raise QuestionError(f"{what} contains the control character {ascii(control[0])}: remove it")
-    return text
-
-
-def _split(fields: dict[str, Any]) -> str:
-    split = fields.get("split")
-    if split is None:
-        return "test"
-    if split not in SPLITS:
-        raise QuestionError(f"unknown split {_shown(split)}: give one of {', '.join(SPLITS)}")
-    return split
-
-
-def _sequence(fields: dict[str, Any]) -> str | None:
-    sequence = fields.get("sequence")
-    if sequence is None:
-        return None
-    if not _cleaned(sequence, "'sequence'"):
-        raise QuestionError("'sequence' is empty: leave it out if the choices are the sequences")
-    return sequence
-
-
-def _cleaned(sequence: object, what: str) -> str:
-    try:
-        return clean(sequence).sequence  # type: ignore[arg-type]  # clean() refuses other types itself
-    except QuestionError as error:
-        raise QuestionError(f"{what}: {error}") from None
-
-
-def _choices(fields: dict[str, Any]) -> tuple[str, ...]:
-    """Options given as a list, as an object letter → text, or as one text with an option on each line."""
-    value = fields["choices"]
-    if isinstance(value, str):
-        value = _split_lines(value)
-    elif isinstance(value, dict):
-        if sorted(value) != list(LETTERS[: len(value)]):
-            raise QuestionError(f"'choices' as an object needs the keys A, B, C, …, got {_shown(sorted(value))}")
-        value = [value[letter] for letter in sorted(value)]
-    elif not isinstance(value, list):
-        raise QuestionError(f"'choices' must be a list, an object or a text, got {_shown(value)}")
-    if not 2 <= len(value) <= len(LETTERS):
-        raise QuestionError(f"'choices' must have 2 to {len(LETTERS)} options, got {len(value)}")
-    limit = MAX_TEXT_LENGTH if fields.get("sequence") is not None else MAX_LINE_BYTES
-    choices = tuple(
-        _checked_text(choice, f"choice {letter}", limit) for letter, choice in zip(LETTERS, value, strict=False)
-    )
-    _check_different(choices)
-    return choices
-
-
-def _split_lines(text: str) -> list[str]:
-    """Lines of a text without their labels, where all lines are labelled `A)`, `B)`, … in order."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    matches = [_LABELLED.fullmatch(line) for line in lines]
-    labels = [match[1] if match else "" for match in matches]
-    if labels and labels == list(LETTERS[: len(labels)]):
-        return [match[2] for match in matches if match]
-    return lines
-
-
-def _check_different(choices: tuple[str, ...]) -> None:
-    first: dict[str, str] = {}
-    for letter, choice in zip(LETTERS, choices, strict=False):
-        if choice in first:
-            raise QuestionError(f"choices {first[choice]} and {letter} are the same: {_shown(choice)}")
-        first[choice] = letter
-
-
-def _check_selectable(choices: tuple[str, ...]) -> None:
-    sequences = []
-    for letter, choice in zip(LETTERS, choices, strict=False):
-        try:
-            sequences.append(_cleaned(choice, f"choice {letter}"))
-        except QuestionError as error:
-            raise QuestionError(f"without 'sequence' the choices must be sequences: {error}") from None
-    if not all(sequences):
-        raise QuestionError(f"choice {LETTERS[sequences.index('')]} is an empty sequence")
-    _check_different(tuple(sequences))
-
-
-def _answer(fields: dict[str, Any], choices: tuple[str, ...]) -> int:
-    """Index of the right option, given as that index (from 0), as its letter, or as its exact text."""
-    value = fields["answer"]
-    if isinstance(value, int) and not isinstance(value, bool):
-        if 0 <= value < len(choices):
-            return value
-        raise QuestionError(f"'answer' {value} is no index: expected 0 to {len(choices) - 1}")
-    text = value.strip() if isinstance(value, str) else value
-    letters = LETTERS[: len(choices)]
-    found = {choices.index(text)} if text in choices else set()
-    if isinstance(text, str) and len(text) == 1 and text in letters:
-        found.add(letters.index(text))
-    if len(found) == 2:
-        raise QuestionError(f"'answer' {text!r} is the letter of one choice and the text of another: give an index")
-    if not found:
-        raise QuestionError(
-            f"'answer' {_shown(value)} is not among the choices: give a letter A to {letters[-1]}, "
-            "the index from 0, or the exact text"
-        )
-    return found.pop()
-
-
-def _shown(value: object) -> str:
-    """A short, printable form of anything for error messages."""
-    text = ascii(value)
-    return text if len(text) <= 60 else text[:57] + "..."

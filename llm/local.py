@@ -138,13 +138,14 @@ class LocalModel:
             )
 
     def fingerprint(self) -> str:
-        """SHA-256 over the chat template and every weight's name, shape, type and sixteen of its values.
+        """SHA-256 over the chat template, a tokenised sample, and every weight's name, shape, type and sixteen values.
 
-        Cheap, and different for another model, precision, merged adapter or template.
+        Cheap, and different for another model, precision, merged adapter, tokenizer or template.
         """
         import torch
 
-        digest = hashlib.sha256(str(self.tokenizer.chat_template).encode())
+        sample_ids = self.tokenizer.encode("Question 12: ACGTTGCA? (A) donor\n", add_special_tokens=False)
+        digest = hashlib.sha256(f"{self.tokenizer.chat_template} {sample_ids}".encode())
         for name, weight in sorted(self.model.state_dict().items()):
             flat = weight.detach().reshape(-1)
             places = torch.linspace(0, max(flat.numel() - 1, 0), min(16, flat.numel()), dtype=torch.float64).long()
@@ -240,10 +241,16 @@ def _load(source: str, dtype: Any, **options: Any) -> tuple[Any, Any]:
 
 
 def _ask_hub(name: str) -> None:
-    """Raise what the hub, or the missing network, says about a model name."""
+    """Raise an error for people if the hub does not know a model name or cannot be reached."""
     import huggingface_hub
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
-    huggingface_hub.model_info(name, timeout=10)
+    try:
+        huggingface_hub.model_info(name, timeout=10)
+    except (RepositoryNotFoundError, HFValidationError):
+        raise UsageError("there is no such folder, and no such public model on the hub") from None
+    except Exception as error:  # noqa: BLE001 - the HTTP library's own tree, which differs between versions
+        raise UsageError(f"no such folder, not in the local cache, and the hub cannot be reached ({error})") from None
 
 
 @contextlib.contextmanager

@@ -1,25 +1,44 @@
-"""Fixtures that give the shared fakes of tests/fakes; `tests` itself is no package."""
+"""Fixtures for the whole suite. The fakes are loaded from `tests/fakes` by path, since the tests are no package."""
+
+from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from toolcredit import assets
 
-FAKES = Path(__file__).parent / "fakes"
 
-
-def load_fake(name: str):
-    """The module tests/fakes/<name>.py, registered so that what it defines can be pickled."""
-    module_name = f"toolcredit_fakes_{name}"
-    if module_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(module_name, FAKES / f"{name}.py")
-        sys.modules[module_name] = module = importlib.util.module_from_spec(spec)
+def _load_fake(name: str) -> ModuleType:
+    full_name = f"toolcredit_fakes_{name}"
+    if full_name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(full_name, Path(__file__).parent / "fakes" / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[full_name] = module
         spec.loader.exec_module(module)
-    return sys.modules[module_name]
+    return sys.modules[full_name]
 
 
 @pytest.fixture(scope="session")
-def subset_bandit():
-    """The class `SubsetBandit`."""
-    return load_fake("subset_bandit").SubsetBandit
+def fake_chat() -> ModuleType:
+    """The module `tests/fakes/chat_server.py`: `ChatServer` and its behaviours."""
+    return _load_fake("chat_server")
+
+
+@pytest.fixture
+def chat_server(fake_chat: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator:
+    """A running scripted chat server; answers "A" until it is scripted otherwise."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with fake_chat.ChatServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """Folder of the installed SmolLM2 asset; the test is skipped where it is not installed."""
+    if not assets.is_installed("smollm2"):
+        pytest.skip("the asset is not installed; run: toolcredit data install smollm2")
+    return assets.path("smollm2")

@@ -1,0 +1,166 @@
+"""One event loop per process for all HTTP, so that callers in any number of threads share connections and limiters.
+
+Callers block in their own thread; the work is done on the loop, where a request that passes its time limit is really
+cancelled and its connection closed, whatever the server does: hang, or send one byte at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import importlib
+import os
+import threading
+import weakref
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from .limiter import Limit, Limiter
+from .retry import AttemptError, is_transient, retry_after
+
+T = TypeVar("T")
+
+_ERROR_BODY_BYTES = 1 << 16
+
+
+class Background:
+    """The process's event loop in a daemon thread, with its HTTP connections and limiters."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._http: Any = None
+        # an endpoint's limiter lives as long as a client that uses it
+        self._limiters: weakref.WeakValueDictionary[str, Limiter] = weakref.WeakValueDictionary()
+        threading.Thread(target=self.loop.run_forever, name="toolcredit-llm", daemon=True).start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the loop and wait for it; an interrupt of the waiting thread cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def limiter(self, endpoint: str, limit: Limit) -> Limiter:
+        """The endpoint's limiter, tightened to `limit`. Call it on the loop."""
+        limiter = self._limiters.get(endpoint)
+        if limiter is None:
+            limiter = self._limiters[endpoint] = Limiter(limit)
+        limiter.tighten(limit)
+        return limiter
+
+    def http(self) -> Any:
+        """The HTTP client that all endpoints share: no cap on connections (the limiters cap), no redirects followed.
+
+        Call it on the loop.
+        """
+        if self._http is None:
+            httpx = _httpx()
+            self._http = httpx.AsyncClient(
+                timeout=None,
+                follow_redirects=False,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+                event_hooks={"response": [_read_error_body]},
+            )
+        return self._http
+
+    async def _close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+
+    def stop(self) -> None:
+        """Close the connections and end the thread."""
+        with contextlib.suppress(Exception):  # the process is ending; there is nobody to tell
+            asyncio.run_coroutine_threadsafe(self._close(), self.loop).result(timeout=1.0)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+_background: Background | None = None
+_guard = threading.Lock()
+
+
+def background() -> Background:
+    """This process's `Background`, started on first use; a forked child starts its own."""
+    global _background
+    with _guard:
+        if _background is None:
+            _background = Background()
+            atexit.register(_background.stop)
+        return _background
+
+
+def _forget_in_child() -> None:
+    global _background, _guard
+    if _background is not None:
+        atexit.unregister(_background.stop)
+    _background, _guard = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _httpx() -> Any:
+    """The HTTP library under the openai package: httpx2 since its version 3, httpx before."""
+    import openai
+
+    return importlib.import_module(openai.Timeout.__module__.partition(".")[0])
+
+
+async def post_chat(client: Any, body: dict[str, Any], max_bytes: int) -> tuple[bytes, str]:
+    """Send one chat completion request, without retries.
+
+    Args:
+        client: an `openai.AsyncOpenAI` over `Background.http`.
+        body: the request's JSON.
+        max_bytes: cap on the size of the reply's body.
+
+    Returns:
+        The reply's body and its content type.
+
+    Raises:
+        AttemptError: with the reason, and whether asking again may help.
+    """
+    import openai
+
+    rest = {key: value for key, value in body.items() if key not in ("model", "messages")}
+    create = client.chat.completions.with_streaming_response.create
+    try:
+        async with create(model=body["model"], messages=body["messages"], extra_body=rest) as response:
+            raw = bytearray()
+            async for chunk in response.iter_bytes():
+                raw += chunk
+                if len(raw) > max_bytes:
+                    raise AttemptError(f"the reply is larger than {max_bytes} bytes", transient=False)
+            return bytes(raw), response.headers.get("content-type", "")
+    except openai.APIStatusError as error:
+        status, headers = error.status_code, error.response.headers
+        text = error.response.extensions.get(_ERROR_BODY, b"").decode("utf-8", "replace")
+        reason = f"HTTP {status} {text}".strip()
+        raise AttemptError(reason, is_transient(status), retry_after(headers)) from None
+    except openai.APIConnectionError as error:
+        raise AttemptError(_connection_reason(error.__cause__ or error), transient=True) from None
+    except _httpx().HTTPError as error:  # while the body is read, the HTTP library's own errors come through
+        raise AttemptError(_connection_reason(error), transient=True) from None
+
+
+_ERROR_BODY = "toolcredit.error_body"
+
+
+async def _read_error_body(response: Any) -> None:
+    """Keep the start of an error's body; without this hook all of it would be read, however large it is."""
+    if response.status_code < 300:
+        return
+    body = b""
+    async for chunk in response.stream:
+        body += chunk
+        if len(body) > _ERROR_BODY_BYTES:
+            break
+    response.extensions[_ERROR_BODY] = body[:_ERROR_BODY_BYTES]
+    await response.aclose()
+
+
+def _connection_reason(error: BaseException) -> str:
+    return f"the connection failed: {type(error).__name__}: {error}".rstrip(": ")

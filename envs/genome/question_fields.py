@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...errors import QuestionError
@@ -79,14 +80,24 @@ def _known_fields(record: object) -> dict[str, Any]:
             raise QuestionError(f"'{known}' and its other spelling are both given: keep one")
         if known in _FIELDS:
             fields[known] = value
-    for name in record.keys() - set(_FIELDS) - _ALIASES.keys():
-        near = difflib.get_close_matches(name.lower(), [*_FIELDS, *_ALIASES], n=1, cutoff=0.85)
-        if near and _ALIASES.get(near[0], near[0]) not in fields:
-            raise QuestionError(f"unknown field {shown(name)}: did you mean {near[0]!r}?")
+    for name in record:
+        meant = _misspelt(name)
+        if meant and _ALIASES.get(meant, meant) not in fields:
+            raise QuestionError(f"unknown field {shown(name)}: did you mean {meant!r}?")
     missing = [name for name in _REQUIRED if fields.get(name) is None]
     if missing:
         raise QuestionError(f"missing field {' and '.join(map(repr, missing))}")
     return fields
+
+
+@lru_cache(maxsize=1000)
+def _misspelt(name: str) -> str | None:
+    """The field that `name` nearly is, or None if it is one, or is like none."""
+    spellings = [*_FIELDS, *_ALIASES]
+    if name in spellings or len(name) > 20:
+        return None
+    near = difflib.get_close_matches(name.lower(), spellings, n=1, cutoff=0.85)
+    return near[0] if near else None
 
 
 def _text(fields: dict[str, Any], name: str, default: str | None = None) -> str:

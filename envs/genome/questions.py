@@ -100,6 +100,7 @@ class Question:
 
     def to_json(self) -> dict[str, Any]:
         """The question as one object of the JSONL format; the loader gives the same question back."""
+        letter = LETTERS[self.answer]
         record = {
             "id": self.id,
             "family": self.family,
@@ -107,7 +108,7 @@ class Question:
             "question": self.public.text,
             "sequence": self.public.sequence,
             "choices": list(self.public.choices),
-            "answer": LETTERS[self.answer],
+            "answer": self.answer if letter in self.public.choices else letter,
             "source": self.source,
             "licence": self.licence,
         }

@@ -42,3 +42,9 @@ def smollm2_path() -> Path:
     if not assets.is_installed("smollm2"):
         pytest.skip("the asset is not installed; run: toolcredit data install smollm2")
     return assets.path("smollm2")
+
+
+@pytest.fixture(scope="session")
+def subset_bandit() -> type:
+    """The class `SubsetBandit` of `tests/fakes/subset_bandit.py`."""
+    return _load_fake("subset_bandit").SubsetBandit

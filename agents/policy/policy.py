@@ -20,10 +20,11 @@ from ...llm.local import LocalModel, load_local_model
 from . import sampling
 from .adapter import attach, load_adapter, save_adapter
 from .config import PolicyConfig
-from .families import ATTENTION
+from .families import ATTENTION, decoder_layers
 from .sampling import Sample
 from .scorer import Paths, Scorer
 from .tree import TokenIds
+from .trunk import DiskStore, MemoryStore, SplitModel, Store, Trunk, fingerprint
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class LoraPolicy:
         self.local = local or load_local_model(config.model, dtype=config.dtype, device=config.device, seed=config.seed)
         self.candidates: list[list[int]] = []
         self._prepare(self.local.model)
+        self._fingerprint = self.local.fingerprint()  # of the frozen weights, before there is an adapter
         self.model = attach(self.local.model, config)
         self.scorer = Scorer(self.local.model, tokens_per_pass=config.tokens_per_pass)
 
@@ -110,7 +112,24 @@ class LoraPolicy:
             ConfigError: see `encode_candidates`.
         """
         self.candidates = self.encode_candidates(texts)
+        self.scorer.trunk = self._trunk()
         self.scorer.prove(self.encode([{"role": "user", "content": "Which tools?"}]), self.candidates)
+
+    def plan(self, prompts: Sequence[TokenIds]) -> None:
+        """Say which prompts will come; the trunk cache then computes neighbours together. Without one, nothing to do."""
+        if self.scorer.trunk is not None:
+            self.scorer.trunk.plan(prompts)
+
+    def _trunk(self) -> Trunk | None:
+        if self.config.trunk_cache == "off":
+            return None
+        model, kept = self.local.model, self.config.lora_layers
+        assert kept != "all"  # the configuration refuses it
+        first = len(decoder_layers(model)[1]) - kept
+        store: Store = MemoryStore()
+        if self.config.trunk_cache == "disk":
+            store = DiskStore(self.config.trunk_folder, fingerprint(self._fingerprint, first, self.candidates))
+        return Trunk(SplitModel(model, first), self.candidates, store, self.config.tokens_per_pass)
 
     def encode_candidates(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of candidate strings as they follow a prompt.

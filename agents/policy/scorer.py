@@ -17,7 +17,8 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 from .families import forward_arguments, unsupported
-from .tree import TokenIds, TokenTree
+from .tree import TokenIds, TokenTree, pack
+from .trunk import Trunk
 
 log = logging.getLogger(__name__)
 
@@ -59,25 +60,18 @@ class Scorer:
     Args:
         model: a causal language model of transformers, with or without an adapter inside. It must be deterministic:
             no dropout.
-        tokens_per_pass: a larger batch is split into passes of about this many nodes. A node attends to a whole pass,
-            so longer passes cost more per node.
-        run: replaces the forward pass of the model over a tree (the cached trunk does).
+        tokens_per_pass: a larger batch is split into passes of about this many nodes.
 
     Attributes:
         reason: why rows are used instead of trees; None if trees are.
+        trunk: runs trees instead of the whole model, if set.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        tokens_per_pass: int = 1024,
-        run: Callable[..., torch.Tensor] | None = None,
-    ):
+    def __init__(self, model: Any, *, tokens_per_pass: int = 1024):
         self.model = model
         self.tokens_per_pass = tokens_per_pass
         self.reason = unsupported(model)
-        self._run = run or self._forward
+        self.trunk: Trunk | None = None
 
     def paths(
         self,
@@ -97,8 +91,8 @@ class Scorer:
         """
         with torch.set_grad_enabled(grad):
             if self.reason is None:
-                trees = list(self._trees(prompts, completions))
-                logprobs = concatenate([token_logprobs(self._run(tree), tree, temperature) for tree in trees])
+                trees = list(pack(prompts, completions, self.tokens_per_pass))
+                logprobs = concatenate([token_logprobs(self.logits(tree), tree, temperature) for tree in trees])
                 tokens = sum(map(len, trees))
             else:
                 pairs = [(prompt, c) for prompt, own in zip(prompts, completions, strict=True) for c in own]
@@ -117,8 +111,8 @@ class Scorer:
         Yields:
             the tree of a pass and (R, V) log-probabilities. Trees of successive passes cover the prompts in order.
         """
-        for tree in self._trees(prompts, completions):
-            yield tree, torch.log_softmax(_precise(self._run(tree)) / temperature, -1)
+        for tree in pack(prompts, completions, self.tokens_per_pass):
+            yield tree, torch.log_softmax(_precise(self.logits(tree)) / temperature, -1)
 
     @torch.no_grad()
     def prove(self, prompt: TokenIds, completions: Sequence[TokenIds], examples: int = 3) -> None:
@@ -137,30 +131,16 @@ class Scorer:
             difference = ((tree.sums - rows.sum(-1)) / tree.lengths).abs().max().item()
             limit = TOLERANCE[self.model.dtype]
             if not difference <= limit:
-                self.reason = f"the packed tree differs from plain rows by {difference:.2g} (limit {limit:g})"
+                through = "packed tree" if self.trunk is None else "packed tree above the cached trunk"
+                self.reason = f"the {through} differs from plain rows by {difference:.2g} (limit {limit:g})"
         if self.reason is not None:
             log.warning("scoring row by row, which is many times slower: %s", self.reason)
 
-    def _forward(self, tree: TokenTree) -> torch.Tensor:
+    def logits(self, tree: TokenTree) -> torch.Tensor:
+        """(R, V) logits at the tree's predicting nodes."""
+        if self.trunk is not None:
+            return self.trunk(tree)
         return self.model(**forward_arguments(self.model, tree)).logits[0]
-
-    def _trees(self, prompts: Sequence[TokenIds], completions: Sequence[Sequence[TokenIds]]) -> Iterator[TokenTree]:
-        for start, stop in self._passes(prompts, completions):
-            yield TokenTree.build(prompts[start:stop], completions[start:stop])
-
-    def _passes(
-        self, prompts: Sequence[TokenIds], completions: Sequence[Sequence[TokenIds]]
-    ) -> Iterator[tuple[int, int]]:
-        """Ranges of successive prompts whose trees have about `tokens_per_pass` nodes each."""
-        start, size = 0, 0
-        for b, (prompt, own) in enumerate(zip(prompts, completions, strict=True)):
-            branches = len({tuple(c[:i]) for c in own for i in range(1, len(c))})
-            new = len(prompt) - _shared(prompts[start], prompt) + branches
-            if b > start and size + new > self.tokens_per_pass:
-                yield start, b
-                start, size = b, 0
-            size += len(prompt) + branches if b == start else new
-        yield start, len(prompts)
 
     def _rows(self, pairs: Sequence[tuple[TokenIds, TokenIds]], temperature: float, grad: bool) -> torch.Tensor:
         longest = max(len(c) for _, c in pairs)
@@ -246,7 +226,3 @@ def concatenate(parts: Sequence[torch.Tensor]) -> torch.Tensor:
 def _precise(logits: torch.Tensor) -> torch.Tensor:
     """At least float32: the normaliser sums over the whole vocabulary."""
     return logits if logits.dtype == torch.float64 else logits.float()
-
-
-def _shared(a: TokenIds, b: TokenIds) -> int:
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

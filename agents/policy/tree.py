@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -28,20 +28,22 @@ class TokenTree:
     """The prefix tree of a batch. N nodes, P paths (prompt and completion), T tokens in the longest completion.
 
     Attributes:
+        prompts: what it was built from.
+        completions: likewise; paths are numbered in this order.
         tokens: (N,) token id of each node.
         depths: (N,) number of ancestors, which is the position id.
         ends: (N,) one past the last descendant.
-        owners: (N,) the first path, in the tree's order, that goes through the node.
         predictors: (R,) nodes whose next-token distribution is needed, ascending.
         rows: (P, T) index into `predictors` of the node that predicts each completion token; 0 in the padding.
         targets: (P, T) the completion tokens; 0 in the padding.
         lengths: (P,) tokens of each completion.
     """
 
+    prompts: Sequence[TokenIds]
+    completions: Sequence[Sequence[TokenIds]]
     tokens: np.ndarray
     depths: np.ndarray
     ends: np.ndarray
-    owners: np.ndarray
     predictors: np.ndarray
     rows: np.ndarray
     targets: np.ndarray
@@ -65,7 +67,6 @@ class TokenTree:
         order = sorted(range(len(inputs)), key=inputs.__getitem__)
         tokens: list[int] = []
         depths: list[int] = []
-        owners: list[int] = []
         ends: dict[int, int] = {}
         nodes_of: dict[int, list[int]] = {}
         previous: list[int] = []
@@ -78,14 +79,14 @@ class TokenTree:
             nodes = nodes[:shared] + list(range(len(tokens), len(tokens) + len(current) - shared))
             tokens += current[shared:]
             depths += range(shared, len(current))
-            owners += [path] * (len(current) - shared)
             previous, nodes_of[path] = current, nodes
         ends.update(dict.fromkeys(nodes, len(tokens)))
         return cls(
+            prompts,
+            completions,
             tokens=np.array(tokens),
             depths=np.array(depths),
             ends=np.array([ends[node] for node in range(len(tokens))]),
-            owners=np.array(owners),
             **_predictions(pairs, nodes_of),
         )
 
@@ -108,7 +109,23 @@ class TokenTree:
         return np.arange(self.targets.shape[1])[None, :] < self.lengths[:, None]
 
 
-def _common_prefix(a: list[int], b: list[int]) -> int:
+def pack(prompts: Sequence[TokenIds], completions: Sequence[Sequence[TokenIds]], limit: int) -> Iterator[TokenTree]:
+    """Trees of successive prompts, each of about `limit` nodes or of one prompt.
+
+    A node attends to a whole tree, seen or masked, so nodes of larger trees cost more.
+    """
+    start, size = 0, 0
+    for b, (prompt, own) in enumerate(zip(prompts, completions, strict=True)):
+        branches = len({tuple(c[:t]) for c in own for t in range(1, len(c))})
+        new = len(prompt) - _common_prefix(prompts[start], prompt) + branches
+        if b > start and size + new > limit:
+            yield TokenTree.build(prompts[start:b], completions[start:b])
+            start, size = b, 0
+        size += len(prompt) + branches if b == start else new
+    yield TokenTree.build(prompts[start:], completions[start:])
+
+
+def _common_prefix(a: TokenIds, b: TokenIds) -> int:
     shortest = min(len(a), len(b))
     different = np.flatnonzero(np.array(a[:shortest]) != np.array(b[:shortest]))
     return int(different[0]) if len(different) else shortest

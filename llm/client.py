@@ -204,7 +204,7 @@ class ChatClient:
     async def _attempt(self, connection: _Connection, body: dict[str, Any], seconds: float) -> Completion:
         self._count(requests=1)
         try:
-            raw, kind = await asyncio.wait_for(post_chat(connection.client, body, self._max_reply_bytes), seconds)
+            raw, kind = await asyncio.wait_for(post_chat(connection.create, body, self._max_reply_bytes), seconds)
         except asyncio.TimeoutError:
             raise AttemptError(f"no whole reply within {seconds:.3g} s", transient=True) from None
         return parse_reply(raw, kind)
@@ -226,7 +226,9 @@ class ChatClient:
             client = openai.AsyncOpenAI(
                 api_key=self._key(), base_url=self.base_url, max_retries=0, timeout=None, http_client=here.http()
             )
-            self._connection = _Connection(here, client, here.limiter(self.base_url, self.limit))
+            # taken here, not per request: it imports much, which must not count as waiting for the endpoint
+            create = client.chat.completions.with_streaming_response.create
+            self._connection = _Connection(here, create, here.limiter(self.base_url, self.limit))
         return self._connection
 
     def _key(self) -> str:
@@ -263,7 +265,7 @@ class ChatClient:
 @dataclass(frozen=True)
 class _Connection:
     background: Background
-    client: Any
+    create: Any
     limiter: Limiter
 
 

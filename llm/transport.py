@@ -106,14 +106,14 @@ def _httpx() -> Any:
     """The HTTP library under the openai package: httpx2 since its version 3, httpx before."""
     import openai
 
-    return importlib.import_module(openai.Timeout.__module__.partition(".")[0])
+    return importlib.import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
 
 
-async def post_chat(client: Any, body: dict[str, Any], max_bytes: int) -> tuple[bytes, str]:
+async def post_chat(create: Any, body: dict[str, Any], max_bytes: int) -> tuple[bytes, str]:
     """Send one chat completion request, without retries.
 
     Args:
-        client: an `openai.AsyncOpenAI` over `Background.http`.
+        create: `chat.completions.with_streaming_response.create` of an `openai.AsyncOpenAI` over `Background.http`.
         body: the request's JSON.
         max_bytes: cap on the size of the reply's body.
 
@@ -126,7 +126,6 @@ async def post_chat(client: Any, body: dict[str, Any], max_bytes: int) -> tuple[
     import openai
 
     rest = {key: value for key, value in body.items() if key not in ("model", "messages")}
-    create = client.chat.completions.with_streaming_response.create
     try:
         async with create(model=body["model"], messages=body["messages"], extra_body=rest) as response:
             raw = bytearray()

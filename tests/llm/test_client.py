@@ -50,7 +50,6 @@ def test_passing_failures_are_tried_again(chat_server, fake_chat, failure):
 
 
 LASTING = [
-    (lambda fake: fake.failure, "reason"),
     (lambda fake: fake.status(400, "context length exceeded"), "HTTP 400.*context length exceeded"),
     (lambda fake: fake.status(401), "HTTP 401"),
     (lambda fake: fake.status(404, "no such model"), "HTTP 404.*no such model"),

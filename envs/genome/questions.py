@@ -171,8 +171,9 @@ def _read_file(path: Path) -> tuple[Question, ...]:
             questions[question.id] = question
             first_line[question.id] = number
     if errors:
-        more = "" if len(errors) < MAX_REPORTED_ERRORS else " or more"
-        raise QuestionError(errors[0] + (f" (+{len(errors) - 1}{more} more errors)" if len(errors) > 1 else ""))
+        least = "at least " if len(errors) == MAX_REPORTED_ERRORS else ""
+        further = f" (+{least}{len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise QuestionError(errors[0] + further)
     if not questions:
         raise QuestionError(f"{path}: the file is empty, expected one question as a JSON object on each line")
     return tuple(questions.values())

@@ -92,7 +92,7 @@ def figure(name: str, panels: Sequence[Panel], label: str, columns: int = 2) -> 
             ax.set_axis_off()
         buffer = io.StringIO()
         drawing.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return _inline(buffer.getvalue(), name, label)
+    return _inline(buffer.getvalue(), name, label, columns)
 
 
 _RC: dict[str, Any] = {
@@ -154,8 +154,8 @@ def _draw(ax: Any, panel: Panel) -> None:
         ax.legend(loc="best", fontsize=10)
 
 
-def _inline(svg: str, name: str, label: str) -> str:
-    """The `<svg>` element alone, scaled by the page, with ids of its own and the page's colours."""
+def _inline(svg: str, name: str, label: str, columns: int) -> str:
+    """The `<svg>` element alone, as wide as the page allows, with ids of its own and the page's colours."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
@@ -164,4 +164,6 @@ def _inline(svg: str, name: str, label: str) -> str:
     svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
     for color, variable in _VARIABLES.items():
         svg = svg.replace(color, variable)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(label)}"', 1)
+    return svg.replace(
+        "<svg", f'<svg role="img" aria-label="{html.escape(label)}" style="max-width: {36 * columns}rem"', 1
+    )

@@ -37,13 +37,13 @@ _ABOUT = {
 def verdict(data: ReportData) -> str:
     """The result in two or three sentences."""
     strategies = data.evaluation["strategies"]
-    sentences = [f"n = {data.evaluation['n']}."]
+    sentences, n = [], data.evaluation["n"]
     for name in _own(data):
         s = strategies[name]
         low, high = map(_percent, s["ci"])
         sentences.append(
-            f"{name} answers {_percent(s['accuracy'])} of {data.questions} right (95% interval {low} to {high}) and calls "
-            f"{s['tools_per_question']:.2f} tools a question."
+            f"{name} answers {_percent(s['accuracy'])} of the {n} {data.questions} right (95% interval {low} to "
+            f"{high}) and calls {s['tools_per_question']:.2f} tools a question."
         )
     known = [f"{_ABOUT[n]} {_percent(strategies[n]['accuracy'])}" for n in ("none", "all") if n in strategies]
     if known:
@@ -68,10 +68,10 @@ def comparison(data: ReportData) -> Section:
         cells += [s["unparsed"], s["failed"]] if troubled else []
         rows.append(("own" if name in own else "ceiling" if s["ceiling"] else "", cells))
     note = (
-        f"All strategies answer the same {data.evaluation['n']} questions once. Intervals are Wilson's. The reward is the "
-        "environment's mean. A ceiling knows the answers and says what is possible, not what can be learnt; lucky "
-        "guesses lift the oracle above any policy. Random is the exact expectation over all subsets where the table of "
-        "outcomes is known. A failed question counts as not right and has no reward."
+        f"All strategies answer the same {data.evaluation['n']} questions once. Intervals are Wilson's. The reward is "
+        "the environment's mean. A ceiling knows the answers and says what is possible, not what can be learnt; lucky "
+        "guesses lift the oracle above any policy. Random is the exact expectation over all subsets where the table "
+        "of outcomes is known. A failed question counts as not right and has no reward."
     )
     return "comparison", "All strategies", _noted(page.table(header, rows), note)
 
@@ -79,23 +79,17 @@ def comparison(data: ReportData) -> Section:
 def pairs(data: ReportData) -> Section | None:
     """Paired differences."""
     comparisons = data.evaluation.get("comparisons") or []
-    header = ["strategy", "against", "accuracy, points", "95% interval", "reward", "95% interval", "only it right"]
-    header += ["only the other", "McNemar p"]
+    header = ["strategy", "against", "accuracy, points", "reward", "only it is right", "only the other", "McNemar p"]
     rows: Rows = []
     for c in comparisons:
-        sure = c["accuracy_ci"][0] > 0 or c["accuracy_ci"][1] < 0
-        direction = ("good" if c["accuracy_difference"] > 0 else "bad") if sure else ""
-        points = tag("td", f"{100 * c['accuracy_difference']:+.1f}", class_=direction)
-        accuracy_ci = "{:+.1f} to {:+.1f}".format(*(100 * x for x in c["accuracy_ci"]))
-        reward_ci = "{:+.3f} to {:+.3f}".format(*c["reward_ci"]) if c["reward_ci"] else "–"
-        cells: list[object] = [c["strategy"], c["reference"], points, accuracy_ci]
-        cells += [_number(c["reward_difference"], "+.3f"), reward_ci]
-        cells += [_count(c["only_strategy"]), _count(c["only_reference"]), _p_value(c["p_value"])]
-        rows.append(("", cells))
+        points = _difference([100 * x for x in (c["accuracy_difference"], *c["accuracy_ci"])], "+.1f")
+        reward = _difference([c["reward_difference"], *c["reward_ci"]], "+.3f") if c["reward_ci"] else "–"
+        tested = [_count(c["only_strategy"]), _count(c["only_reference"]), _p_value(c["p_value"])]
+        rows.append(("", [c["strategy"], c["reference"], points, reward, *tested]))
     note = (
-        "Paired on the same questions: the interval of a difference is a bootstrap over questions, the p-value McNemar's "
-        "exact one on the questions that only one of the two answers right. Coloured: the interval excludes zero. The "
-        "p-values are not corrected for the number of comparisons."
+        "Paired on the same questions. In brackets the 95% interval of the difference from a bootstrap over questions, "
+        "coloured where it excludes zero; the p-value is McNemar's exact one on the questions that only one of the two "
+        "answers right, not corrected for the number of comparisons."
     )
     return ("pairs", "Who beats whom", _noted(page.table(header, rows), note)) if rows else None
 
@@ -109,20 +103,19 @@ def learning(data: ReportData) -> Section | None:
         ("dev_accuracy", "accuracy", "reasoner_calls", "reasoner calls spent"),
         ("dev_tools", "tools a question", "update", "policy updates"),
     ]
-    panels = [
-        Panel(f"{y_label.capitalize()} on dev", x_label, f"mean {y_label}", lines)
-        for y, y_label, x, x_label in wanted
-        if any(lines := [Line(r.name, *r.series(y, x), style=i) for i, r in enumerate(data.learners)])
-        and any(line.x for line in lines)
-    ]
+    panels = []
+    for y, y_label, x, x_label in wanted:
+        lines = [Line(run.name, *run.series(y, x), style=i) for i, run in enumerate(data.learners)]
+        if any(line.x for line in lines):
+            panels.append(Panel(f"{y_label.capitalize()} on dev", x_label, f"mean {y_label}", lines))
     entropy = [Line(run.name, *_smooth(*run.series("entropy")), style=i) for i, run in enumerate(data.learners)]
     if any(line.x for line in entropy):
         panels.append(Panel("Entropy over the actions", "policy updates", "nats", entropy, y_limits=(0, None)))
     caption = (
-        "Measured on the dev split, from which the checkpoint is chosen too; the comparison above is on other questions. "
-        "The first updates are the format warm-up, which prefers no subset. An exact learner pays for its table of "
-        "outcomes before the first update and nothing afterwards, so against reasoner calls its curve stands upright. "
-        f"Entropy: running mean over {SMOOTHED_OVER} updates."
+        "Measured on the dev split, from which the checkpoint is chosen too; the comparison above is on other "
+        "questions. The first updates are the format warm-up, which prefers no subset. An exact learner pays for its "
+        "table of outcomes before the first update and nothing afterwards, so against reasoner calls its curve stands "
+        f"upright. Entropy: running mean over {SMOOTHED_OVER} updates."
     )
     if not panels:
         return None
@@ -145,11 +138,11 @@ def dead_groups(data: ReportData) -> Section | None:
     if not panels:
         return None
     caption = (
-        "A group of G sampled completions is dead if all earn the same reward: a group-relative learner gets no gradient "
-        "from it. Closed form: Σ over reward classes of (probability of the class)^G, from the policy's own generation "
-        "probabilities, malformed completions as one class. Observed: share of the groups sampled in training, running "
-        f"mean over {SMOOTHED_OVER} updates. An exact learner samples no groups; its curve says what a sampler would "
-        "meet. By group size: the trained policies on the evaluated questions."
+        "A group of G sampled completions is dead if all earn the same reward: a group-relative learner gets no "
+        "gradient from it. Closed form: Σ over reward classes of (probability of the class)^G, from the policy's own "
+        "generation probabilities, malformed completions as one class. Observed: share of the groups sampled in "
+        f"training, running mean over {SMOOTHED_OVER} updates. An exact learner samples no groups; its curve says what "
+        "a sampler would meet. By group size: the trained policies on the evaluated questions."
     )
     return "dead-groups", "Dead groups", page.figure(figure("dead", panels, "Dead-group rates"), caption)
 
@@ -164,8 +157,8 @@ def valid_mass(data: ReportData) -> Section | None:
         return None
     panel = Panel("Mass on valid strings", "policy updates", "probability", lines, y_limits=(-0.02, 1.02))
     caption = (
-        "Probability that free generation writes any of the action strings. The exact objective sees only ratios between "
-        "them: if this curve falls, choosing among candidates still works and free generation does not."
+        "Probability that free generation writes any of the action strings. The exact objective sees only ratios "
+        "between them: if this curve falls, choosing among candidates still works and free generation does not."
     )
     drawing = figure("mass", [panel], "Generation mass on valid strings", columns=1)
     return "valid-mass", "Can the policy still write an action?", page.figure(drawing, caption)
@@ -281,6 +274,14 @@ def _own(data: ReportData) -> list[str]:
 
 def _noted(content: Html, note: str) -> Html:
     return Html(content + tag("p", note, class_="note muted"))
+
+
+def _difference(estimate: Sequence[float], spec: str) -> Html:
+    """A cell with a difference and its interval, coloured where the interval excludes zero."""
+    mean, low, high = estimate
+    colour = "good" if low > 0 else "bad" if high < 0 else ""
+    interval = tag("span", f" ({low:{spec}} to {high:{spec}})", class_="muted")
+    return tag("td", tag("b", f"{mean:{spec}}", class_=colour), interval)
 
 
 def _smooth(x: list[float], y: list[float]) -> tuple[list[float], list[float]]:

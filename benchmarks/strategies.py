@@ -111,7 +111,8 @@ class Evaluation:
 
         `{"n", "strategies": {name: {"accuracy", "ci", "reward", "tools_per_question", "unparsed", "failed", "ceiling",
         "families": {family: {…}}}}, "comparisons": [{"strategy", "reference", …}], "failures": [{…}]}`. `ci` is
-        Wilson's 95 % interval of the accuracy. `comparisons` pairs each strategy that is no reference with every other.
+        Wilson's 95 % interval of the accuracy. `comparisons` pairs each strategy that is no reference with every other
+        one, once.
         """
         strategies = {}
         for name, records in self.records.items():
@@ -123,7 +124,7 @@ class Evaluation:
                 "families": {f: {**_summary(part), "subsets": _subsets(part)} for f, part in parts.items()},
             }
         own = [name for name in self.records if name not in REFERENCES]
-        pairs = [(a, b) for a in own for b in self.records if a != b]
+        pairs = [(a, b) for i, a in enumerate(own) for b in self.records if b not in own[: i + 1]]
         failures = [
             {"strategy": name, "id": record.id, "error": record.error}
             for name, records in self.records.items()

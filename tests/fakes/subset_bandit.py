@@ -24,7 +24,7 @@ class SubsetBandit(gym.Env):
         self.question_ids = tuple(f"q{i}" for i in range(len(self.choices)))
         self.families = families or ["family"] * len(self.choices)
         self.down = set(down)
-        self.tool_names = ("ruler", "scales", "clock")[: int(np.log2(self.choices.shape[1]))]
+        self.tool_names = ("ruler", "scales", "clock", "prism")[: int(np.log2(self.choices.shape[1]))]
         self.versions = {"tools": ", ".join(self.tool_names)}
         self.action_space = gym.spaces.Discrete(self.choices.shape[1])
         self.observation_space = gym.spaces.Text(40)

@@ -63,10 +63,10 @@ class ThreadVectorEnv(SyncVectorEnv):
             seeds = list(seed)
         if len(seeds) != self.num_envs:
             raise UsageError(f"seed must be an integer or {self.num_envs} seeds, one per copy, got {len(seeds)}")
-        options = dict(options or {})
-        mask = self._reset_mask(options.pop("reset_mask", None))
+        each = None if options is None else {key: value for key, value in options.items() if key != "reset_mask"}
+        mask = self._reset_mask((options or {}).get("reset_mask"))
         chosen = np.flatnonzero(mask).tolist()
-        results = self._run(lambda i: self.envs[i].reset(seed=seeds[i], options=dict(options) or None), chosen)
+        results = self._run(lambda i: self.envs[i].reset(seed=seeds[i], options=deepcopy(each)), chosen)
         infos: dict[str, Any] = {}
         for i, (observation, info) in zip(chosen, results, strict=True):
             self._last[i], self._ended[i] = observation, False

@@ -84,6 +84,21 @@ def vista(
     return np.where(correct, 1.0, np.where(correct[..., :1], -0.5, 0.0))
 
 
+def best_subsets(rewards: ArrayLike) -> NDArray[np.int64]:
+    """The subset with the highest reward in each row; among equals the one with fewest tools, then the lowest number.
+
+    Args:
+        rewards: (rows, 2**n) float. Rewards that differ by less than 1e-9, as rounding makes them, are equal.
+
+    Returns:
+        (rows,) int.
+    """
+    rewards = np.asarray(rewards, np.float64)
+    order = np.argsort(subset_sizes(rewards.shape[1].bit_length() - 1), kind="stable")
+    ranked = rewards[:, order]
+    return order[(ranked >= ranked.max(axis=1, keepdims=True) - 1e-9).argmax(axis=1)]
+
+
 @dataclass(frozen=True)
 class SubsetReward:
     """A reward of tool subsets with what an environment must know of it.

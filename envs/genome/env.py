@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -62,7 +61,7 @@ class GenomeToolSubsetEnv(gym.Env[str, Any]):
         UsageError: an argument cannot be used; the message says what was expected.
     """
 
-    metadata = {"render_modes": ["ansi"]}
+    metadata = {"render_modes": ["ansi"], "render_fps": 1}
     action_space: gym.spaces.Discrete
 
     def __init__(
@@ -149,12 +148,14 @@ class GenomeToolSubsetEnv(gym.Env[str, Any]):
         outcomes = {subset: choice == question.answer for subset, choice in choices.items()}
         rewards = self._reward.one(action, outcomes, self.n_tools, self.parsimony)
         choice = choices[action]
+        evidence = None
+        if self.table is None:
+            blocks = self._blocks(question.id, action)
+            evidence = [{"tool": block.tool, "title": block.title, "text": block.text} for block in blocks]
         self._now |= {"action": action, "choice": choice}
         info = self._info(question) | {
             "subset": [self.tool_names[i] for i in tools_of(action)],
-            "evidence": None
-            if self.table is not None
-            else [asdict(block) for block in self._blocks(question.id, action)],
+            "evidence": evidence,
             "answer": None if choice is None else LETTERS[choice],
             "correct": outcomes[action],
             "rewards": rewards,

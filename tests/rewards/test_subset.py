@@ -10,6 +10,7 @@ from toolcredit.errors import UnknownNameError, UsageError
 from toolcredit.rewards.subset import (
     REWARD_NAMES,
     SubsetReward,
+    best_subsets,
     differential,
     eq1,
     subset_reward,
@@ -85,6 +86,13 @@ def test_the_functions_equal_the_registered_rewards():
     for function in (eq1, differential, vista):
         got = subset_reward(function.__name__).rows(correct, 3, 0.1)
         assert np.allclose(got, function(correct, subset_sizes(3), 3, 0.1))
+
+
+def test_the_best_subset_is_the_smallest_of_the_highest():
+    rewards = [[0, 1, 1, 1], [0, 0, 2, 2 + 1e-12], [-1, -2, -3, -0.5], [1, 1, 1, 1]]
+    assert best_subsets(rewards).tolist() == [1, 2, 3, 0]
+    # of four tools: 7 = three of them, 8 = one
+    assert best_subsets([[float(action in (7, 8)) for action in range(16)]]).tolist() == [8]
 
 
 def rank_reward(correct, sizes, n_tools, parsimony):

@@ -94,7 +94,7 @@ class SequenceTool(ABC):
     def report(self, sequence: str, question: PublicQuestion, brief: bool) -> list[str]:
         """Findings in one cleaned sequence that has at least one base other than N, a line each.
 
-        `brief` asks for at most two lines without explanations: the sequence is one of several options.
+        `brief` asks for a few lines without explanations: the sequence is one of several options.
         """
 
     def analyse(self, question: PublicQuestion) -> Evidence:
@@ -119,10 +119,12 @@ class SequenceTool(ABC):
             sequence, notes = clean_cached(raw)
         except QuestionError as error:
             return [f"Not analysed: {error}."]
-        note = [f"Input: {'; '.join(notes)}."] if notes else []
-        if not sequence.strip("N"):
-            return [*note, "Not analysed: " + ("no base but N." if sequence else "the sequence is empty.")]
-        return [*note, *self.report(sequence, question, brief)]
+        if sequence.strip("N"):
+            findings = self.report(sequence, question, brief)
+        else:
+            findings = ["Not analysed: " + ("no base but N." if sequence else "the sequence is empty.")]
+        # Last, so that a reader with little attention finds the same in a sequence however it was written down.
+        return [*findings, f"Input: {'; '.join(notes)}."] if notes else findings
 
 
 @lru_cache(maxsize=CACHE_SIZE)

@@ -1,8 +1,9 @@
 """T4 `genomic_expert`: distance-weighted votes of the nearest labelled training sequences in an embedding space.
 
 k = 15 neighbours by cosine distance d, each with a vote of 1 / d. The sequence itself, on either strand, never votes.
-For a question about one sequence only the reference sequences whose label is one of the options take part; for a
-question whose options are sequences all of them do, and every option reports the labels it resembles most.
+For a question about one sequence only the reference sequences whose label is one of the options take part, and only
+if there is one for each option: votes for some of the options would mislead. For a question whose options are sequences
+all of them take part, and every option reports the labels it resembles most.
 
 The embedder is pluggable, see `embedders.py`.
 """
@@ -83,9 +84,12 @@ class GenomicExpert(SequenceTool):
         usable = names != canonical(sequence)
         if question.shape == "describe":
             usable &= np.isin(labels, question.choices)
+            missing = set(question.choices) - set(labels[usable])
+            if missing:
+                return [f"Not compared: the reference has no other sequence for {len(missing)} of the options."]
         candidates = np.flatnonzero(usable)
         if not len(candidates):
-            return ["Not compared: no reference sequence carries one of the options as its label."]
+            return ["Not compared: the reference has no other sequence."]
         distances = 1 - vectors[candidates] @ _vector(self._embedder, sequence)
         near = np.argsort(distances, kind="stable")[:NEIGHBOURS]
         shares = vote_shares(distances[near], labels[candidates[near]].tolist())

@@ -19,7 +19,7 @@ import numpy as np
 from ..questions import PublicQuestion
 from .base import CACHE_SIZE, SequenceTool, data_file, version_of
 
-SHOWN = 3
+SHOWN, SHOWN_BRIEF = 3, 2
 
 _DATA = "splice_models.json"
 _CODE_VERSION = "1"
@@ -154,15 +154,15 @@ def _range(percentiles: Sequence[float]) -> str:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _report(sequence: str, brief: bool) -> tuple[str, ...]:
-    lines = [] if brief else [f"Length {len(sequence)} bp; the middle is after base {len(sequence) // 2}."]
+    lines = [f"Length {len(sequence)} bp; the middle is after base {len(sequence) // 2}."]
     for model in models():
         if len(sequence) < len(model):
             lines.append(f"{model.kind.capitalize()}: not scored, needs {len(model)} nt.")
             continue
         sites = find_sites(sequence, model)
         called = sum(site.score >= model.threshold for site in sites)
-        shown = "; ".join(_text(site) for site in sites[: 1 if brief else SHOWN])
-        lines.append(f"{model.kind.capitalize()}: {len(sites)} candidates, {called} called. Best: {shown or 'none'}.")
+        shown = "; ".join(_text(site) for site in sites[: SHOWN_BRIEF if brief else SHOWN])
+        lines.append(f"{model.kind.capitalize()}: candidates {len(sites)}, called {called}. Best: {shown or 'none'}.")
     return tuple(lines)
 
 

@@ -30,7 +30,7 @@ class Reasoner(Protocol):
     Attributes:
         name: registry name.
         version: changes whenever an answer may change (rules, prompt, model).
-        concurrency: how many `answer` calls may usefully run at once in threads (1 for pure Python, more for endpoints).
+        concurrency: how many `answer` calls may usefully run at once in threads (endpoints: more than 1).
     """
 
     name: str

@@ -344,8 +344,8 @@ def _generator_states(env: gym.Env) -> str:
 
 
 def _global_states() -> dict[str, Any]:
-    kind, key, *rest = np.random.get_state()
-    states = {"random": random.getstate(), "numpy": (kind, key.tobytes(), *rest)}  # type: ignore[union-attr]
+    numpy_state: Any = np.random.get_state()
+    states = {"random": random.getstate(), "numpy": (numpy_state[1].tobytes(), *numpy_state[2:])}
     if "torch" in sys.modules:
         states["torch"] = sys.modules["torch"].get_rng_state().numpy().tobytes()
     return states

@@ -85,4 +85,4 @@ def outcome_degenerate(correct: ArrayLike) -> np.ndarray:
     c = np.asarray(correct, dtype=bool)
     if c.ndim != 2:
         raise UsageError(f"expected a (questions, actions) array, got shape {c.shape}")
-    return c.all(axis=1) | ~c.any(axis=1)
+    return np.asarray(c.all(axis=1) | ~c.any(axis=1))

@@ -62,7 +62,7 @@ class Panel:
     x_label: str
     y_label: str
     lines: Sequence[Line]
-    y_limits: tuple[float, float] | None = None
+    y_limits: tuple[float, float | None] | None = None
     levels: Sequence[tuple[str, float]] = ()
     x_ticks: Sequence[int] | None = None
     log_y: bool = False
@@ -95,7 +95,7 @@ def figure(name: str, panels: Sequence[Panel], label: str, columns: int = 2) -> 
     return _inline(buffer.getvalue(), name, label, columns)
 
 
-_RC: dict[str, Any] = {
+_RC: Any = {
     "svg.hashsalt": "toolcredit",
     "svg.fonttype": "none",
     "text.parse_math": False,  # a `$` in a name is a dollar

@@ -62,7 +62,7 @@ class ReportData:
     Attributes:
         title: heading.
         evaluation: `strategies.Evaluation.summary()`, or the same read from `result.json`.
-        questions: what was evaluated, a plural such as "held-out questions".
+        questions: what was evaluated, e.g. "the 189 questions of the split test".
         learners: the learners among the strategies.
         dead_groups: name to (group size to rate) of policies to compare with, e.g. a uniform one.
         examples: rescued and broken questions.
@@ -72,7 +72,7 @@ class ReportData:
 
     title: str
     evaluation: Mapping[str, Any]
-    questions: str = "held-out questions"
+    questions: str = "the held-out questions"
     learners: Sequence[LearnerRun] = ()
     dead_groups: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     examples: Sequence[Example] = ()

@@ -37,13 +37,13 @@ _ABOUT = {
 def verdict(data: ReportData) -> str:
     """The result in two or three sentences."""
     strategies = data.evaluation["strategies"]
-    sentences, n = [], data.evaluation["n"]
+    sentences = []
     for name in _own(data):
         s = strategies[name]
         low, high = map(_percent, s["ci"])
         sentences.append(
-            f"{name} answers {_percent(s['accuracy'])} of the {n} {data.questions} right (95% interval {low} to "
-            f"{high}) and calls {s['tools_per_question']:.2f} tools a question."
+            f"{name} answers {_percent(s['accuracy'])} of {data.questions} right (95% interval {low} to {high}) "
+            f"and calls {s['tools_per_question']:.2f} tools a question."
         )
     known = [f"{_ABOUT[n]} {_percent(strategies[n]['accuracy'])}" for n in ("none", "all") if n in strategies]
     if known:

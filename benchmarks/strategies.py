@@ -195,8 +195,10 @@ def evaluate(
     records: dict[str, list[Record]] = {}
     for name, agent in agents.items():
         records[name] = []
-        exact = isinstance(agent, RandomAgent) and table is not None and table.header.kind == "outcomes"
-        for record in _expected(env, table) if exact else _answers(env, agent, seed):
+        answers = _answers(env, agent, seed)
+        if isinstance(agent, RandomAgent) and table is not None and table.header.kind == "outcomes":
+            answers = _expected(env, table)
+        for record in answers:
             records[name].append(record)
             if on_record is not None:
                 on_record(name, record)

@@ -95,7 +95,7 @@ def test_everything_is_there(data):
         "How it was made",
     ):
         assert reader.text.count(title) >= 2, title  # in the list of links, and as a heading
-    assert "mine answers 60.0% of the 5 held-out questions right (95% interval 23.1% to 88.2%)" in reader.text
+    assert "mine answers 60.0% of the held-out questions right (95% interval 23.1% to 88.2%)" in reader.text
     assert "rescued length, q0: mine calls ruler; answers A instead of B" in reader.text
     assert "broken weight, q2: mine calls ruler; answers B instead of A" in reader.text
     assert "ruler says 0" in reader.text

@@ -65,14 +65,14 @@ class Contexts:
         ids: question ids.
         prompts: token ids of each prompt.
         rewards: (questions, actions) float64.
-        correct: (questions, actions) bool.
+        correct: (questions, actions) bool; None where the environment knows rewards only.
         sizes: (actions,) number of tools of each action.
     """
 
     ids: list[str]
     prompts: list[list[int]]
     rewards: np.ndarray
-    correct: np.ndarray
+    correct: np.ndarray | None
     sizes: np.ndarray
 
 
@@ -155,18 +155,18 @@ class BanditLearner(Learner):
         self.optimizer = self._new_optimizer()
         progress = Progress(run, callbacks)
         if run is not None and run.resumed:
-            progress.restore(self._weights(), self.optimizer)
+            progress.restore(self.policy.trainable_parameters(), self.optimizer)
             if progress.update > self.format_updates:
                 self.warm_state = self._read_adapter(run.path / WARM)
         self.spent = progress.spent
         started = time.monotonic() - progress.seconds
         for update in range(progress.update, self.format_updates + self.config.max_updates):
             record = self._one_update(update, train, dev)
-            progress.advance(record, seconds=time.monotonic() - started, weights=self._weights())
+            progress.advance(record, seconds=time.monotonic() - started, weights=self.policy.trainable_parameters())
             if progress.update % self.config.save_every == 0:
-                progress.save(self._weights(), self.optimizer)
-        progress.save(self._weights(), self.optimizer)
-        progress.take_best(self._weights())
+                progress.save(self.policy.trainable_parameters(), self.optimizer)
+        progress.save(self.policy.trainable_parameters(), self.optimizer)
+        progress.take_best(self.policy.trainable_parameters())
         if run is not None:
             self.save(run.path)
         return TrainingReport(progress.update, progress.seconds, dict(self.spent), dict(progress.best))
@@ -199,7 +199,7 @@ class BanditLearner(Learner):
             self.policy.save_adapter(self.out / WARM)
         self.optimizer = self._new_optimizer()
 
-    def _read_adapter(self, folder: Path) -> list[torch.Tensor]:
+    def _read_adapter(self, folder: Path) -> dict[str, torch.Tensor]:
         """The weights in an adapter folder; the policy keeps its own."""
         own = self.policy.adapter_state()
         self.policy.load_adapter(folder)
@@ -210,7 +210,7 @@ class BanditLearner(Learner):
     def step(self, loss: torch.Tensor) -> float:
         """Back-propagate `loss`, clip the gradient, make an optimiser step; returns the gradient's norm."""
         loss.backward()
-        parameters = self.policy.trainable_parameters()
+        parameters = self.policy.trainable_parameters().values()
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip, error_if_nonfinite=True)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -220,14 +220,12 @@ class BanditLearner(Learner):
         """Pull p_gen towards uniform over the candidate strings: minimise −mean_a log p_gen(a|s)."""
         scored = self.policy.score([train.prompts[i] for i in batch], grad=True)
         loss = -scored.sums.mean()
+        self.count(scored_tokens=scored.tokens)
         mass = float(scored.valid_mass.detach().mean())
         return {"loss": float(loss.detach()), "gradient_norm": self.step(loss), "valid_mass": mass}
 
-    def _weights(self) -> dict[str, torch.Tensor]:
-        return {name: p for name, p in self.policy.model.named_parameters() if p.requires_grad}
-
     def _new_optimizer(self) -> torch.optim.Optimizer:
-        parameters = self.policy.trainable_parameters()
+        parameters = list(self.policy.trainable_parameters().values())
         return torch.optim.AdamW(parameters, lr=self.config.learning_rate, weight_decay=0.0, foreach=False)
 
     def _set_step_size(self, own_update: int) -> None:
@@ -249,8 +247,10 @@ class BanditLearner(Learner):
         for question_id in bandit.question_ids:
             observation, info = env.reset(options={"question_id": question_id})
             prompts.append(self.policy.encode(bandit.policy_messages(observation, info)))
+        self.policy.plan(prompts)
         sizes = np.array([bin(a).count("1") for a in range(int(env.unwrapped.action_space.n))])  # type: ignore[attr-defined]
-        return Contexts(list(bandit.question_ids), prompts, table.rewards_for(env), table.correct_for(env), sizes)
+        correct = table.correct_for(env) if table.header.kind == "outcomes" else None
+        return Contexts(list(bandit.question_ids), prompts, table.rewards_for(env), correct, sizes)
 
     @torch.no_grad()
     def evaluate(self, contexts: Contexts) -> dict[str, float]:
@@ -259,13 +259,16 @@ class BanditLearner(Learner):
         chosen = scored.mean.argmax(-1).cpu().numpy()
         rows = np.arange(len(chosen))
         p_gen = scored.sums.double().exp().cpu().numpy()
-        return {
+        dead = dead_group_rate(p_gen, contexts.rewards, self.config.telemetry_group)
+        record = {
             "dev_reward": float(contexts.rewards[rows, chosen].mean()),
-            "dev_accuracy": float(contexts.correct[rows, chosen].mean()),
             "dev_tools": float(contexts.sizes[chosen].mean()),
             "dev_valid_mass": float(p_gen.sum(-1).mean()),
-            "dev_dead_group_rate": float(dead_group_rate(p_gen, contexts.rewards, self.config.telemetry_group).mean()),
+            "dev_dead_group_rate": float(dead.mean()),
         }
+        if contexts.correct is not None:
+            record["dev_accuracy"] = float(contexts.correct[rows, chosen].mean())
+        return record
 
     def count(self, **amounts: float) -> None:
         """Add to what the learning has spent."""

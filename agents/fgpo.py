@@ -42,6 +42,8 @@ class FGPO(BanditLearner):
     def update(self, contexts: Contexts, batch: np.ndarray, generator: torch.Generator) -> dict[str, float]:
         """One step on −(J + anchor), averaged over the batch."""
         scored = self.policy.score([contexts.prompts[i] for i in batch], grad=True)
+        self.count(scored_tokens=scored.tokens)
+        self.spent["reasoner_calls"] = contexts.rewards.size  # the whole table, once
         rewards = torch.as_tensor(contexts.rewards[batch]).to(scored.sums)
         subset = self._draw_subset(rewards, generator)
         exact = exact_objective(scored.mean, rewards, self.config.temperature, subset)

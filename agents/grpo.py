@@ -58,10 +58,12 @@ class GRPO(BanditLearner):
             "malformed": float(np.mean([action is None for group in actions for action in group])),
             "truncated": float(np.mean([sample.truncated for group in samples for sample in group])),
         }
+        self.count(sampled_tokens=sum(len(sample.ids) for group in samples for sample in group))
         reference = self._reference_logprobs(prompts, samples)
         old = None
         for _ in range(self.config.inner_epochs):
             paths = self.policy.path_logprobs(prompts, samples, temperature=self.config.temperature)
+            self.count(scored_tokens=paths.tokens)
             old = paths.logprobs.detach() if old is None else old
             weights = torch.as_tensor(advantages.reshape(-1)).to(paths.logprobs)
             loss, stats = ppo_clip(paths.logprobs, old, weights, paths.scored, self.config.clip)

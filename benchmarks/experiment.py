@@ -10,18 +10,22 @@ import json
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 
 from ..agents.base import Callback, Learner, TrainingReport, agent_class
 from ..envs.make import env_parameters, make_split
-from ..errors import InfrastructureError, QuestionError, RunError, ToolcreditError, UnknownNameError, UsageError
-from ..runs import RunFolder
+from ..errors import EmptySplitError, InfrastructureError, RunError, ToolcreditError, UnknownNameError, UsageError
+from ..runs import RunFolder, write_atomic, write_json
+from .strategies import evaluate
 
 PRESETS = ("laptop", "paper")
+HELD_OUT = "held_out.jsonl"
+TRAINING = "training.json"
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,7 @@ class TrainingPlan:
         changes = {"reward": "eq1"} if "reward" in env_parameters(self.env_id) else {}
         try:
             return self.env(split, **changes)
-        except QuestionError as error:
-            if "split" not in str(error):
-                raise
+        except EmptySplitError:
             return None
 
     @classmethod
@@ -101,9 +103,32 @@ def load_preset(agent: str, name: str) -> dict[str, Any]:
 
 
 def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback] = ()) -> TrainingReport:
-    """Carry out one plan: learn on the split `train`, choose the checkpoint on the split `dev`."""
+    """Carry out one plan: learn on the split `train`, choose the checkpoint on `dev`, answer the held-out questions.
+
+    The held-out answers go to `held_out.jsonl` in the run folder, what learning spent to `training.json`.
+    """
     learner = plan.learner()
-    return learner.learn(plan.env("train"), eval_env=plan.evaluation_env("dev"), callbacks=callbacks, resume=resume)
+    env, dev = plan.env("train"), plan.evaluation_env("dev")
+    report = learner.learn(env, eval_env=dev, callbacks=callbacks, resume=resume)
+    _, held_out = held_out_env(plan)
+    evaluation = evaluate(held_out, {plan.agent: learner})
+    records = [json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in evaluation.records[plan.agent]]
+    write_atomic(Path(plan.out) / HELD_OUT, "".join(records))
+    write_json(Path(plan.out) / TRAINING, asdict(report))
+    return report
+
+
+def held_out_env(plan: TrainingPlan) -> tuple[str, gym.Env]:
+    """The split a result is measured on and its environment: `test`, or `dev` where there is no test split.
+
+    Raises:
+        UsageError: there is neither.
+    """
+    for split in ("test", "dev"):
+        env = plan.evaluation_env(split)
+        if env is not None:
+            return split, env
+    raise UsageError(f"{plan.env_id} has no question in the splits test and dev: nothing to measure a result on")
 
 
 def train_side_by_side(

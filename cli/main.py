@@ -38,7 +38,7 @@ def _options(
 
 
 app.command("quickstart")(quickstart.quickstart)
-app.add_typer(train.app, name="train")
+app.command("train")(train.train_command)
 app.command("eval")(evaluate.evaluate_run)
 app.add_typer(table.app, name="table")
 app.add_typer(data.app, name="data")

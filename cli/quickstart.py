@@ -16,8 +16,11 @@ import typer
 
 from ..benchmarks.experiment import TrainingPlan, train_side_by_side
 from ..benchmarks.held_out import measure_and_report, print_result
+from ..envs.make import make_split
+from ..envs.table import RewardTable
 from ..errors import UsageError
 from . import options
+from .table import table_progress
 from .train import plan_training, record_note
 
 LEARNERS = ("fgpo", "grpo")
@@ -29,7 +32,7 @@ def quickstart(
     policy: str = typer.Option("smollm2", "--policy", help="smollm2, tiny, a local folder, or a hub name."),
     max_steps: int = typer.Option(None, "--max-steps", help="Updates of each learner; default: the preset's."),
     seed: int = typer.Option(0, "--seed", help="Seed of both runs."),
-    workers: int = typer.Option(None, "--workers", help="Training processes at once; default: one per core, at most 2."),
+    workers: int = typer.Option(None, "--workers", help="Training processes at once; default: one a core, at most 2."),
     resume: bool = typer.Option(True, "--resume/--restart", help="Go on with what --out holds, or throw it away."),
     as_json: bool = options.JSON,
 ) -> None:
@@ -40,7 +43,8 @@ def quickstart(
     if not resume:
         _remove(out)
     plans = quickstart_plans(out, policy, max_steps, seed)
-    _build_table(out, plans[0])
+    with table_progress() as progress:
+        RewardTable.build(make_split(ENV_ID, "all"), out / "table.parquet", progress=progress)
     _train(plans, workers or min(len(plans), os.cpu_count() or 1))
     result = measure_and_report(plans, out)
     if as_json:

@@ -95,12 +95,12 @@ def run(plan: TrainingPlan, resume: bool, as_json: bool) -> None:
         def show(record: dict[str, Any]) -> None:
             progress.update(task, completed=record["update"], note=record_note(record))
 
-        report = train(plan, resume=resume, callbacks=[show])
-    result = measure_and_report(plan, report)
+        train(plan, resume=resume, callbacks=[show])
+    result = measure_and_report([plan], Path(plan.out))
     if as_json:
         options.print_json(result)
     else:
-        print_result(result, plan.out)
+        print_result(result, Path(plan.out))
 
 
 def record_note(record: dict[str, Any]) -> str:

@@ -139,8 +139,8 @@ def splice(packages: Packages, guard: Guard) -> list[Question]:
     short, long = Pool(uci, split_of, guard, "uci"), Pool(human, split_of, guard, "human")
     describe, select = Family("splice"), Family("splice_select")
     for pool, species, quota in (
-        (short, "primate", {"train": 24, "dev": 4, "test": 12}),
-        (long, "human", {"train": 13, "dev": 2, "test": 6}),
+        (short, "primate", {"train": 20, "dev": 4, "test": 10}),
+        (long, "human", {"train": 12, "dev": 2, "test": 6}),
     ):
         for split in SPLITS:
             for label, text in SPLICE_CHOICES.items():
@@ -166,7 +166,7 @@ def taxonomy(packages: Packages, guard: Guard) -> list[Question]:
     pool = Pool(fragments, lambda sample: splits[sample.group], guard, "taxonomy")
     describe, select = Family("taxonomy"), Family("taxonomy_select")
     rng = random.Random("taxonomy")
-    for split, count in (("train", 15), ("dev", 2), ("test", 7)):
+    for split, count in (("train", 20), ("dev", 3), ("test", 9)):
         for organism in genomes:
             for _ in range(count):
                 sample = pool.take(split, organism)
@@ -211,7 +211,7 @@ def cpg_island(packages: Packages, guard: Guard) -> list[Question]:
     splits = splits_per_label(samples, "cpg_island")
     pool = Pool(samples, lambda sample: splits[sample.group], guard, "cpg_island")
     family = Family("cpg_island")
-    for split, count in (("train", 21), ("dev", 4), ("test", 10)):
+    for split, count in (("train", 18), ("dev", 3), ("test", 9)):
         for label, text in CPG_CHOICES.items():
             others = [other for other in CPG_CHOICES.values() if other != text]
             for _ in range(count):
@@ -283,7 +283,7 @@ def tf_motif(guard: Guard) -> list[Question]:
     matrices = [m for m in sources.jaspar_matrices() if 8 <= len(m.counts) <= 22 and _best_score(m) > SITE_BITS + 1]
     splits = assign_splits((matrix.name.upper() for matrix in matrices), "tf_motif")
     describe, select = Family("tf_motif"), Family("motif_select")
-    for split, described in (("train", 72), ("dev", 12), ("test", 36)):
+    for split, described in (("train", 60), ("dev", 10), ("test", 30)):
         rng = random.Random(f"tf_motif {split}")
         mine = [matrix for matrix in matrices if splits[matrix.name.upper()] == split]
         sites = {matrix.id: _site(matrix, split, guard, rng) for matrix in mine}

@@ -1,6 +1,7 @@
 """The embedded question set: size, balance, labels, and that its splits do not leak."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from importlib import resources
 from pathlib import Path
@@ -65,11 +66,11 @@ def test_labels_are_balanced_in_each_split(family):
         assert len(set(counts.values())) == 1
 
 
-def test_the_wording_does_not_depend_on_the_split_or_the_label():
+def test_each_family_has_several_wordings_and_all_splits_share_them():
     for family in {question.family for question in QUESTIONS}:
         openings = defaultdict(Counter)
         for question in in_family(family):
-            openings[question.split][question.public.text[:12]] += 1
+            openings[question.split][re.sub(r"\d+", "#", question.public.text)[:10]] += 1
         assert set(openings["test"]) <= set(openings["train"])
         assert len(openings["train"]) >= 3
 

@@ -343,6 +343,7 @@ def test_says_why_the_system_cannot_read_a_file(tmp_path):
 
 words = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs"]), min_size=1, max_size=20)
 texts = words.map(str.strip).filter(bool)
+names = texts.filter(str.isprintable)
 dna = st.text("ACGTNacgtu-", min_size=1, max_size=40).filter(lambda s: s.strip("-"))
 
 
@@ -354,10 +355,10 @@ def question(draw):
     else:
         choices = draw(st.lists(texts | st.sampled_from("ABCT"), min_size=2, max_size=26, unique=True))
     return Question(
-        id=draw(texts),
+        id=draw(names),
         public=PublicQuestion(draw(texts), tuple(choices), None if select else draw(dna)),
         answer=draw(st.integers(0, len(choices) - 1)),
-        family=draw(texts),
+        family=draw(names),
         split=draw(st.sampled_from(["train", "dev", "test"])),
         source=draw(texts | st.just("")),
         licence=draw(texts | st.just("")),

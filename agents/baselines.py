@@ -7,15 +7,15 @@ Bit i of an action is tool i of the environment's `tool_names`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from ..envs.table import RewardTable
 from ..errors import UnknownNameError, UsageError
-from .base import Agent, TextBandit, text_bandit
+from .base import Agent, text_bandit
 
 
 def subset_tools(env: gym.Env) -> tuple[str, ...]:
@@ -176,37 +176,34 @@ def best_subsets(rewards: np.ndarray) -> np.ndarray:
     return order[best.argmax(axis=1)]
 
 
-class Replies(Protocol):
-    """Whatever answers chat messages: a local model or the client of an endpoint."""
-
-    def reply(self, messages: Sequence[dict[str, str]]) -> str:
-        """The answer to `messages` as text."""
-        ...
+Messages = list[dict[str, str]]
 
 
 class PromptedAgent(Agent):
     """A language model that is told the tools' real names and what they do, and asked once. Nothing is learnt.
 
-    A reply that is no action string is counted in `malformed` and acts as the empty subset.
+    The last action string in the reply counts. A reply without one is counted in `malformed` and acts as the empty
+    subset.
 
     Args:
-        model: an object with `reply(messages) -> str`, or a name for `toolcredit.llm.local.load_local_model`
-            (`smollm2`, a folder, a hub name).
+        model: `local:MODEL` (`smollm2`, a folder, a hub name), `chat:MODEL` at the OpenAI-compatible endpoint of
+            `$OPENAI_BASE_URL`, or a function from chat messages to the reply's text.
     """
 
     name = "prompted"
 
-    def __init__(self, model: str | Replies = "smollm2") -> None:
+    def __init__(self, model: str | Callable[[Messages], str] = "local:smollm2") -> None:
         self.malformed = 0
         self._model = model
-        self._bandit: TextBandit | None = None
+        self._reply: Callable[[Messages], str] | None = None
+        self._texts: list[str] = []
         self._system = ""
 
     def bind(self, env: gym.Env) -> None:
-        """Load the model and write down the tools.
+        """Write down the tools, and load the model the first time.
 
         Raises:
-            UsageError: the environment does not describe its tools.
+            UsageError: the environment does not describe its tools, or `model` is no model.
         """
         subset_tools(env)
         describe = getattr(env.unwrapped, "tool_descriptions", None)
@@ -215,29 +212,51 @@ class PromptedAgent(Agent):
                 f"{type(env.unwrapped).__name__} does not describe its tools: the prompted agent needs "
                 "`tool_descriptions() -> dict[str, str]`; see docs/interface.md"
             )
-        self._bandit = text_bandit(env)
         tools = "\n".join(f"{i}: {name}: {text}" for i, (name, text) in enumerate(describe().items()))
         self._system = (
             "You decide which analysis tools are run before a multiple-choice question is answered. Their reports are "
             "given to whoever answers. More tools cost more, and reports that do not matter distract.\n\n"
             f"Tools:\n{tools}"
         )
-        if isinstance(self._model, str):
-            from ..llm.local import load_local_model
-
-            self._model = load_local_model(self._model)
+        self._texts = [text_bandit(env).action_text(action) for action in range(2 ** len(subset_tools(env)))]
+        if self._reply is None:
+            self._reply = _replier(self._model) if isinstance(self._model, str) else self._model
 
     def act(self, observation: Any, info: dict[str, Any]) -> int:
-        """The subset that the model names."""
-        bandit = _bound(self, self._bandit)
-        examples = f"{bandit.action_text(1)} for tool 0, {bandit.action_text(0)} for none"
+        """The subset that the model names.
+
+        Raises:
+            EndpointError: the endpoint gave no reply.
+        """
+        none, first = _bound(self, self._texts or None)[:2]
+        examples = f"{first} for tool 0, {none} for none"
         user = f"{observation}\n\nWhich tools should be run? Reply with their numbers only, like {examples}."
         messages = [{"role": "system", "content": self._system}, {"role": "user", "content": user}]
-        assert not isinstance(self._model, str)
-        action = bandit.parse_action(self._model.reply(messages).strip())
+        action = self._last_action(_bound(self, self._reply)(messages))
         if action is None:
             self.malformed += 1
         return action or 0
+
+    def _last_action(self, reply: str) -> int | None:
+        """The action string that stands last in a reply: models that were not trained here talk around it."""
+        found = [(reply.rfind(text), action) for action, text in enumerate(self._texts) if text in reply]
+        return max(found)[1] if found else None
+
+
+def _replier(spec: str) -> Callable[[Messages], str]:
+    """The function behind `local:MODEL` or `chat:MODEL`; both decode greedily."""
+    kind, _, name = spec.partition(":")
+    if kind == "local" and name:
+        from ..llm.local import load_local_model
+
+        local = load_local_model(name)
+        return lambda messages: local.reply(messages, max_tokens=64)
+    if kind == "chat" and name:
+        from ..llm.client import ChatClient
+
+        client = ChatClient(name)
+        return lambda messages: client.complete(messages, temperature=0, max_tokens=1024).text
+    raise UsageError(f"{spec!r} is no model: expected local:MODEL, chat:MODEL, or a function of chat messages")
 
 
 def _bound(agent: Agent, value: Any) -> Any:

@@ -14,7 +14,7 @@ from toolcredit.agents.baselines import (
 )
 from toolcredit.agents.check import check_agent
 from toolcredit.envs.table import RewardTable
-from toolcredit.errors import UnknownNameError, UsageError
+from toolcredit.errors import EndpointError, UnknownNameError, UsageError
 
 CHOICES = [[1, 0, 1, 0], [1, 0, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [-1, -1, 2, 1]]
 
@@ -26,7 +26,7 @@ class Scripted:
         self.text = reply
         self.asked = []
 
-    def reply(self, messages):
+    def __call__(self, messages):
         self.asked.append(messages)
         return self.text
 
@@ -126,6 +126,11 @@ def test_prompted_agent_is_told_names_and_descriptions(env):
     assert "family" not in str(model.asked)
 
 
+def test_words_around_the_action_string_do_not_matter(env):
+    reply = "First <answer>0</answer>? No: <answer>1</answer>. I am sure."
+    assert actions(PromptedAgent(Scripted(reply)), env) == [2] * 5
+
+
 def test_malformed_replies_call_no_tool_and_are_counted(env):
     agent = PromptedAgent(Scripted("I would use the ruler."))
     assert actions(agent, env) == [0] * 5
@@ -134,7 +139,7 @@ def test_malformed_replies_call_no_tool_and_are_counted(env):
 
 def test_a_model_can_be_given_by_name(env):
     pytest.importorskip("transformers")
-    agent = PromptedAgent("tiny")
+    agent = PromptedAgent("local:tiny")
     assert all(0 <= action < 4 for action in actions(agent, env))
 
 
@@ -142,6 +147,25 @@ def test_a_model_can_be_given_by_name(env):
 def test_unbound_agents_say_so(agent):
     with pytest.raises(UsageError, match=r"call bind\(env\) first"):
         agent.act("Question q0?", {"id": "q0"})
+
+
+@pytest.mark.parametrize("model", ["smollm2", "local:", "chat:", "gguf:x"])
+def test_a_wrong_model_is_refused(env, model):
+    with pytest.raises(UsageError, match="expected local:MODEL, chat:MODEL"):
+        PromptedAgent(model).bind(env)
+
+
+def test_a_model_behind_an_endpoint(env, chat_server, fake_chat, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
+    chat_server.script(fake_chat.reply("<answer>1</answer>"), fake_chat.status(400))
+    agent = PromptedAgent("chat:some-model")
+    agent.bind(env)
+    assert agent.act(*env.reset()) == 2
+    assert chat_server.bodies[0]["model"] == "some-model"
+    assert chat_server.bodies[0]["temperature"] == 0
+    with pytest.raises(EndpointError):  # a failure, and no choice of no tools
+        agent.act(*env.reset())
+    assert agent.malformed == 0
 
 
 def test_prompted_needs_descriptions(env, monkeypatch):

@@ -167,13 +167,26 @@ class Domain:
         """Register the decorated back end; its name and docstring are those of the tool. `more`: fields of `Tool`."""
 
         def register(run: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-            response = {"anyOf": [object_schema(returns), ERROR_SCHEMA]}
-            description = " ".join((run.__doc__ or "").split())
-            spec = ToolSpec(run.__name__, description, object_schema(params), response, self.name)
-            self.tools[spec.name] = Tool(spec, params, returns, run, tuple(asks), reply, **more)
+            self.add(run.__name__, " ".join((run.__doc__ or "").split()), run, params, returns, asks, reply, **more)
             return run
 
         return register
+
+    def add(
+        self,
+        name: str,
+        description: str,
+        run: Callable[..., dict[str, Any]],
+        params: Mapping[str, Param],
+        returns: Mapping[str, Param],
+        asks: Sequence[str],
+        reply: str,
+        **more: Any,
+    ) -> None:
+        """Register a back end under a name."""
+        response = {"anyOf": [object_schema(returns), ERROR_SCHEMA]}
+        spec = ToolSpec(name, description, object_schema(params), response, self.name)
+        self.tools[name] = Tool(spec, params, returns, run, tuple(asks), reply, **more)
 
     def recipe(
         self,

@@ -6,7 +6,7 @@ import datetime
 from typing import Any
 
 from .base import Dice, Domain, Ids, Named, State, day, known, refuse, table
-from .params import ALL_DAYS, DATE, NAME, PERSON, TIME, WEEKDAY, array, enum, identifier, integer, name
+from .params import ALL_DAYS, DATE, NAME, PERSON, TIME, WEEKDAY, array, enum, identifier, integer, name, year
 from .words import BOOKS, PEOPLE
 
 LIBRARY = Domain("library")
@@ -30,7 +30,7 @@ def _author(state: State, title: str) -> str:
 
 @LIBRARY.tool(
     params={"title": _BOOK_TITLE("Full title of the book.")},
-    returns={"book_id": BOOK_ID, "title": NAME, "author": NAME, "year": integer(1800, 2026)},
+    returns={"book_id": BOOK_ID, "title": NAME, "author": NAME, "year": year(1800, 2026)},
     asks=(
         "Who wrote {title}, and in which year?",
         "What is the catalogue id of the book {title}?",

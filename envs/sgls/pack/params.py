@@ -165,6 +165,12 @@ def integer(low: int, high: int, step: int = 1, words: Sequence[str] = ()) -> Pa
     return Param(schema, "number", lambda rng, state: rng.choice(values), words=tuple(words))
 
 
+def year(low: int, high: int, words: Sequence[str] = ()) -> Param:
+    """A year, never said with a thousands separator."""
+    texts = {value: (str(value),) for value in range(low, high + 1)}
+    return replace(integer(low, high, words=("year", *words)), wordings=texts)
+
+
 def number(low: float, high: float, step: float = 1, words: Sequence[str] = ()) -> Param:
     """A number in [low, high]; users give multiples of `step`."""
     schema = {"type": "number", "minimum": low, "maximum": high}

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -29,7 +29,6 @@ UNPARSED, FAILED = -1, -2
 ProgressCallback = Callable[[int, int], None]
 
 
-@runtime_checkable
 class OutcomeBandit(Protocol):
     """What an environment offers beyond Gymnasium so that its table holds outcomes.
 
@@ -85,7 +84,7 @@ class Header:
                 f"it has {inner.action_space}"
             )
         n_actions = int(inner.action_space.n)
-        if isinstance(inner, OutcomeBandit):
+        if keeps_outcomes(env):
             return cls("outcomes", n_actions, tuple(inner.tool_names), dict(inner.versions))
         return cls("rewards", n_actions, (), dict(getattr(inner, "versions", {})))
 
@@ -352,11 +351,15 @@ class RewardTable:
 COLUMNS = ("key", "id", "family", "split", "gold", "values")
 
 
+def keeps_outcomes(env: gym.Env) -> bool:
+    """Whether the unwrapped environment is an `OutcomeBandit`."""
+    return hasattr(env.unwrapped, "question_record") and hasattr(env.unwrapped, "outcome_rewards")
+
+
 def record_of(env: gym.Env, question_id: str) -> dict[str, Any]:
     """`key`, `family`, `split` and `gold` of a question; of an environment without records only the id is known."""
-    inner: Any = env.unwrapped
-    if isinstance(inner, OutcomeBandit):
-        return inner.question_record(question_id)
+    if keeps_outcomes(env):
+        return env.unwrapped.question_record(question_id)  # type: ignore[attr-defined]
     return {"key": question_id, "family": "", "split": "", "gold": -1}
 
 

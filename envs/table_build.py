@@ -69,7 +69,7 @@ def build_table(
             known[key] = result.values
             if result.failures:
                 failures[question_id] = result.failures
-            nothing = len(result.failures) == len(result.task.actions)
+            nothing = header.missing(result.values).all()
             hopeless = hopeless + 1 if nothing else 0
             if hopeless == GIVE_UP_AFTER:
                 raise EndpointError(
@@ -82,7 +82,7 @@ def build_table(
                 progress(done, len(known))
     columns: dict[str, Any] = {name: [record[name] for record in plan] for name in COLUMNS if name != "values"}
     columns["values"] = np.stack([known[record["key"]] for record in plan])
-    return store.finish(columns, failures) or RewardTable(header, MemoryRows(columns))
+    return store.finish(RewardTable(header, MemoryRows(columns)), failures)
 
 
 # ----------------------------------------------------------------------------------------------------- filling a row
@@ -222,8 +222,8 @@ class _NoStore:
     def append(self, key: str, row: np.ndarray) -> None:
         pass
 
-    def finish(self, columns: dict[str, Any], failures: dict[str, dict[int, str]]) -> RewardTable | None:
-        return None
+    def finish(self, table: RewardTable, failures: dict[str, dict[int, str]]) -> RewardTable:
+        return table
 
     def close(self) -> None:
         pass
@@ -274,10 +274,9 @@ class _Store:
         values = [None if value != value else value for value in row.tolist()]  # NaN is not JSON
         self._journal.append({"key": key, "values": values})
 
-    def finish(self, columns: dict[str, Any], failures: dict[str, dict[int, str]]) -> RewardTable:
-        """Write the table with its former other rows, list what failed, remove the journal."""
-        rows = MemoryRows(self._with_former(columns))
-        RewardTable(self._header, rows).save(self._path)
+    def finish(self, table: RewardTable, failures: dict[str, dict[int, str]]) -> RewardTable:
+        """Write the table with the rows of other questions that the file had, list what failed, remove the journal."""
+        self._with_former_rows(table).save(self._path)
         self._failed.unlink(missing_ok=True)
         if failures:
             with JsonLines(self._failed) as file:
@@ -292,16 +291,17 @@ class _Store:
         """Close the journal and keep it."""
         self._journal.close()
 
-    def _with_former(self, columns: dict[str, Any]) -> dict[str, Any]:
+    def _with_former_rows(self, table: RewardTable) -> RewardTable:
         if self._table is None:
-            return columns
-        present = set(zip(columns["key"], columns["id"], strict=True))
-        rows = dict(zip(columns["key"], columns["values"], strict=True))
+            return table
+        new = {name: table.rows.column(name) for name in COLUMNS}
         former = {name: self._table.rows.column(name) for name in COLUMNS}
+        present = set(zip(new["key"], new["id"], strict=True))
         others = [i for i, pair in enumerate(zip(former["key"], former["id"], strict=True)) if pair not in present]
-        joined = {name: [*columns[name], *former[name][others]] for name in COLUMNS}
-        joined["values"] = [rows.get(key, row) for key, row in zip(joined["key"], joined["values"], strict=True)]
-        return joined
+        joined = {name: np.concatenate([new[name], former[name][others]]) for name in COLUMNS}
+        there, values, _ = table.rows.find(joined["key"].tolist())
+        joined["values"][there] = values[there]  # a question that has another id here has the same outcomes
+        return RewardTable(self._header, MemoryRows(joined))
 
     def _refuse_journal(self, first: dict[str, Any]) -> None:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -119,10 +119,10 @@ class ParquetRows:
         for position in sorted(range(len(keys)), key=groups.__getitem__):
             if groups[position] < 0:
                 continue
-            index, group_values, group_gold = self._group(groups[position])
-            row = index.get(keys[position])
-            if row is not None:
-                there[position], values[position], gold[position] = True, group_values[row], group_gold[row]
+            key, group = keys[position], self._group(groups[position])
+            row = bisect_left(range(len(group["key"])), key, key=lambda row: group["key"][row].as_py())
+            if row < len(group["key"]) and group["key"][row].as_py() == key:
+                there[position], values[position], gold[position] = True, group["values"][row], group["gold"][row]
         return there, values, gold
 
     @cached_property
@@ -133,10 +133,10 @@ class ParquetRows:
     def _group(self) -> Any:
         return lru_cache(_GROUPS_KEPT)(self._read_group)
 
-    def _read_group(self, number: int) -> tuple[dict[str, int], np.ndarray, np.ndarray]:
+    def _read_group(self, number: int) -> dict[str, Any]:
         group = self._file.read_row_group(number, columns=["key", "gold", "values"])
-        index = {key: row for row, key in reversed(list(enumerate(group.column("key").to_pylist())))}
-        return index, self._to_numpy(group.column("values")), self._to_numpy(group.column("gold"))
+        arrays = {name: self._to_numpy(group.column(name)) for name in ("values", "gold")}
+        return {"key": group.column("key").combine_chunks(), **arrays}
 
     def _to_numpy(self, column: Any) -> np.ndarray:
         pyarrow, _ = import_pyarrow()

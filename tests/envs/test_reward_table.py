@@ -209,6 +209,23 @@ def test_a_build_stops_when_nothing_answers_and_keeps_what_is_done(env, tmp_path
     assert len(steps) == 8 * (10 + GIVE_UP_AFTER) + 8 * 20
 
 
+def test_outcomes_that_never_come_do_not_stop_a_build(env, tmp_path):
+    env.down = {(f"q{i}", 5) for i in range(2 * GIVE_UP_AFTER)}
+    for _ in range(2):
+        assert len(RewardTable.build(env, tmp_path / "t.parquet").failed()) == 2 * GIVE_UP_AFTER
+
+
+def test_a_question_under_another_id_gets_the_outcomes_that_a_later_build_fills_in(env, tmp_path, subset_bandit):
+    env.down = {("q3", 2)}
+    RewardTable.build(env, tmp_path / "t.parquet")
+    later = subset_bandit(CHOICES)
+    later.question_ids = ("x3",)
+    later.question_record = lambda id: env.question_record("q3")
+    table = RewardTable.build(later, tmp_path / "t.parquet")
+    assert len(table) == 31 and table.failed() == []
+    assert (table.outcomes()[[table.ids.index("q3"), table.ids.index("x3")]] == CHOICES[3]).all()
+
+
 def test_a_table_keeps_the_questions_of_other_builds(env, tmp_path):
     path = tmp_path / "t.parquet"
     ids = env.question_ids

@@ -13,7 +13,7 @@ from toolcredit.envs.genome.env import GenomeToolSubsetEnv, MultiBinaryAction, t
 from toolcredit.envs.genome.questions import PublicQuestion, Question
 from toolcredit.envs.genome.reasoners.base import Answer
 from toolcredit.envs.genome.tools.base import MAX_EVIDENCE_CHARACTERS, Evidence
-from toolcredit.envs.table import OutcomeBandit, RewardTable
+from toolcredit.envs.table import RewardTable, keeps_outcomes
 from toolcredit.errors import EndpointError, StaleTableError, TableError, UsageError
 from toolcredit.rewards.subset import eq1, subset_sizes
 
@@ -282,7 +282,7 @@ def test_a_reasoner_that_names_no_option_is_at_fault(make, reasoner):
 
 def test_it_is_a_text_bandit_and_an_outcome_bandit(make):
     env = make()
-    assert isinstance(env, TextBandit) and isinstance(env, OutcomeBandit) and text_bandit(env) is env
+    assert isinstance(env, TextBandit) and keeps_outcomes(env) and text_bandit(env) is env
     assert env.malformed_reward == pytest.approx(-1.1) and make(reward="vista").malformed_reward == -0.5
     assert env.tool_descriptions() == {name: "Says a word." for name in ("alpha", "beta", "gamma")}
 

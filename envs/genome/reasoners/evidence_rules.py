@@ -56,19 +56,19 @@ class Rule:
 
 #: Fact → pattern of its number.
 NUMBERS = {
-    "gc": r"\bGC (\d+(?:\.\d+)?) ?%",
-    "cpg": r"\bCpG observed/expected (\d+(?:\.\d+)?)",
-    "matches": r"\b(\d+) matches\b",
-    "by_chance": r"\bchance alone would give (\d+(?:\.\d+)?)",
-    "middle": r"\bmiddle is after base (\d+)",
+    "gc": r"\bGC (\d{1,9}(?:\.\d{1,9})?) ?%",
+    "cpg": r"\bCpG observed/expected (\d{1,9}(?:\.\d{1,9})?)",
+    "matches": r"\b(\d{1,9}) matches\b",
+    "by_chance": r"\bchance alone would give (\d{1,9}(?:\.\d{1,9})?)",
+    "middle": r"\bmiddle is after base (\d{1,9})",
 }
 #: The part of a line on one kind of splice site, and in it each candidate's junction and score in bits.
 SITES = r"\b(Donor|Acceptor): (.*?)(?=\b(?:Donor|Acceptor): |$)"
-SITE = r"after base (\d+), (-?\d+(?:\.\d+)?) bits"
+SITE = r"after base (\d{1,9}), (-?\d{1,9}(?:\.\d{1,9})?) bits"
 #: A label that a line puts forward: `neighbours: label 0.63; other label 0.37.`, `label: identity 85%`, or, for an
 #: option, `anything: label.`, with its share in one of the two groups if the line gives one.
-LABEL = r"(?:^|: |; |\. ){label}(?: ([01]\.\d\d)(?=[;.]|$)|: identity (\d+)%|(?=[;.]|$))"
-ANY_LABEL = r"(?:neighbours: |; |hits\. )([^;]+?)(?: ([01]\.\d\d)(?=[;.]|$)|: identity (\d+)%)"
+LABEL = r"(?:^|: |; |\. ){label}(?: ([01]\.\d\d)(?=[;.]|$)|: identity (\d\d?\d?)%|(?=[;.]|$))"
+ANY_LABEL = r"(?:neighbours: |; |hits\. )([^;]+?)(?: ([01]\.\d\d)(?=[;.]|$)|: identity (\d\d?\d?)%)"
 #: A motif that a line reports at some place.
 MOTIF = r"(?:^\d+\. |[:;] )(\S+)(?: \[[^\]]*\] \S+)? \d+-\d+ \([+-]\)"
 #: Factors of one family share the letters before their number (`KLF4`, `KLF9`); zinc fingers named ZNF share no more.

@@ -15,6 +15,7 @@ from typing import Any
 
 from ....errors import UnknownNameError
 from ..tasks import ToolSpec
+from .across import ACROSS
 from .base import Domain, Recipe, Tool, ToolError
 from .basics import BASICS
 from .calendar import CALENDAR
@@ -35,7 +36,7 @@ from .units import UNITS
 from .weather import WEATHER
 
 __all__ = [
-    "DOMAINS", "OVERLAPS", "RECIPES", "SPECS", "TOOLS", "Domain", "Recipe", "Tool", "ToolError", "execute", "new_state",
+    "DOMAINS", "NEAR", "OVERLAPS", "RECIPES", "SPECS", "TOOLS", "Domain", "Recipe", "Tool", "ToolError", "execute", "new_state",
 ]  # fmt: skip
 
 DOMAINS: Mapping[str, Domain] = MappingProxyType(
@@ -50,6 +51,19 @@ DOMAINS: Mapping[str, Domain] = MappingProxyType(
 TOOLS: Mapping[str, Tool] = MappingProxyType(
     {name: tool for domain in DOMAINS.values() for name, tool in domain.tools.items()}
 )
+#: every recipe of dependent calls, those that join domains last
+RECIPES: tuple[Recipe, ...] = tuple(recipe for domain in (*DOMAINS.values(), ACROSS) for recipe in domain.recipes)
+
+
+def _partners(relation: str) -> Mapping[str, frozenset[str]]:
+    pairs = [pair for domain in DOMAINS.values() for pair in getattr(domain, relation)]
+    return {name: frozenset().union(*(pair for pair in pairs if name in pair)) - {name} for name in TOOLS}
+
+
+#: tool -> the tools that could also serve some request for it
+OVERLAPS: Mapping[str, frozenset[str]] = MappingProxyType(_partners("overlaps"))
+#: tool -> look-alikes that an agent may try where it is missing
+NEAR: Mapping[str, frozenset[str]] = MappingProxyType(_partners("near"))
 SPECS: Mapping[str, ToolSpec] = MappingProxyType({name: tool.spec for name, tool in TOOLS.items()})
 
 

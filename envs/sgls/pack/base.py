@@ -149,12 +149,21 @@ def _integral(value: Any) -> Any:
 
 @dataclass
 class Domain:
-    """A subject area: its tools, its recipes of dependent calls, and which tools could stand in for each other."""
+    """A subject area: its tools, its recipes of dependent calls, and which tools could stand in for each other.
+
+    Attributes:
+        name: the subject.
+        tools: by name.
+        recipes: dependent calls.
+        overlaps: pairs of tools either of which serves some request for the other.
+        near: pairs of tools that an agent may try if the other one is missing: look-alikes, but no substitutes.
+    """
 
     name: str
     tools: dict[str, Tool] = field(default_factory=dict)
     recipes: list[Recipe] = field(default_factory=list)
     overlaps: set[frozenset[str]] = field(default_factory=set)
+    near: set[frozenset[str]] = field(default_factory=set)
 
     def tool(
         self,
@@ -202,7 +211,15 @@ class Domain:
 
     def overlap(self, *names: str) -> None:
         """Declare that each of these tools could serve a request for another one of them."""
-        self.overlaps.update(frozenset((one, two)) for one in names for two in names if one < two)
+        self.overlaps.update(_pairs(names))
+
+    def resemble(self, *names: str) -> None:
+        """Declare that an agent may try each of these tools where another one of them is missing."""
+        self.near.update(_pairs(names))
+
+
+def _pairs(names: Sequence[str]) -> set[frozenset[str]]:
+    return {frozenset((one, two)) for one in names for two in names if one < two}
 
 
 class Dice:

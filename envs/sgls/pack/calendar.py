@@ -344,3 +344,4 @@ CALENDAR.recipe(
     ),
     reply='Event {event_id} is on {g.date}; I booked "{title}" that day at {c.start} ({c.event_id}).',
 )  # fmt: skip
+CALENDAR.resemble("list_events", "find_event", "get_event", "find_free_time")

@@ -175,3 +175,4 @@ CINEMA.recipe(
     ),
     reply="The show of {film} in {city} costs {s.price} euros; renting it on {r.service} costs {r.rent}.",
 )
+CINEMA.resemble("find_film", "find_stream")

@@ -249,4 +249,4 @@ COOKING.recipe(
     reply="Your {list_name} list has {a.count} entries now: {r.items}.",
     after=("a<r",),
 )
-COOKING.overlap("search_recipes", "find_recipe")
+COOKING.resemble("search_recipes", "find_recipe")

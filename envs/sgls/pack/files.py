@@ -266,3 +266,4 @@ STORE.recipe(
     ),
     reply="{c.output_name} is being made by {c.job_id}, and {s.person} can view {file_name} until {s.expires}.",
 )
+STORE.resemble("find_file", "get_file_info", "read_file")

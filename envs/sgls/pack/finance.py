@@ -318,4 +318,4 @@ FINANCE.recipe(
     reply="{owner} has {b.balance} {source}, which is {c.converted} {target}.",
 )
 FINANCE.overlap("get_exchange_rate", "convert_currency")
-FINANCE.overlap("get_stock_price", "get_stock_history")
+FINANCE.resemble("get_stock_price", "get_stock_history")

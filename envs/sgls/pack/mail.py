@@ -277,3 +277,5 @@ MAIL.recipe(
     ),
     reply='The mail {s.message_id} of {sender} says: "{r.text}". It now has the labels {l.labels}.',
 )
+MAIL.resemble("send_email", "send_sms", "reply_to_message")
+MAIL.resemble("search_inbox", "read_message")

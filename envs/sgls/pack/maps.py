@@ -41,6 +41,7 @@ _ENDS: dict[str, Param] = {"origin": CITY("City to start from."), "destination":
     ),
     reply="It is {.kilometres} km from {origin} to {destination}.",
     vague=("How far is it by road to {destination}?",),
+    instead=lambda **arguments: ("get_route", arguments),
 )
 def get_distance(state: State, origin: str, destination: str) -> dict[str, Any]:
     """Road distance between two cities in kilometres. Gives no time."""
@@ -57,12 +58,27 @@ def get_distance(state: State, origin: str, destination: str) -> dict[str, Any]:
     ),
     reply="From {origin} to {destination} it takes {.minutes} minutes via {.via}.",
     vague=("How long does the drive from {origin} take?",),
+    instead=lambda **arguments: ("get_route", arguments),
 )
 def get_travel_time(state: State, origin: str, destination: str, mode: str = "driving") -> dict[str, Any]:
     """Travel time in minutes and the main road between two cities, by means of transport."""
     distance = _kilometres(state, origin, destination)
     via = Dice(state, "via", *sorted((origin, destination))).choice(STREETS)
     return {"minutes": round(distance * 60 / _SPEED[mode]) + 4, "via": via}
+
+
+@MAPS.tool(
+    params={**_ENDS, "mode": MODES("Means of transport.").optional("driving")},
+    returns={"kilometres": integer(0, 50_000), "minutes": integer(0, 1_000_000), "via": NAME},
+    asks=(),
+    reply="The route has {.kilometres} km and takes {.minutes} minutes via {.via}.",
+)
+def get_route(state: State, origin: str, destination: str, mode: str = "driving") -> dict[str, Any]:
+    """Distance in kilometres, travel time in minutes and the main road between two cities."""
+    return {
+        "kilometres": _kilometres(state, origin, destination),
+        **get_travel_time(state, origin, destination, mode),
+    }
 
 
 @MAPS.tool(
@@ -238,3 +254,6 @@ MAPS.recipe(
     ),
     reply="From {origin} it is {a.kilometres} km to {first} and {b.kilometres} km to {second}.",
 )
+MAPS.resemble("get_distance", "get_travel_time", "get_traffic")
+MAPS.overlap("get_distance", "get_route")
+MAPS.overlap("get_travel_time", "get_route")

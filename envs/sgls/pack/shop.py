@@ -327,4 +327,4 @@ SHOP.recipe(
     ),
     reply="The {product} has {r.stars} stars from {r.reviews} reviews, the {other_product} {s.stars} stars from {s.reviews}.",
 )
-SHOP.overlap("cancel_order", "return_order")
+SHOP.resemble("cancel_order", "return_order", "track_order")

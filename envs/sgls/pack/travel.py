@@ -305,3 +305,4 @@ TRAVEL.recipe(
     ),
     reply="From {origin} to {destination} on {date} the cheapest flight costs {f.price} euros and the train {t.price}.",
 )
+TRAVEL.resemble("search_flights", "search_trains")

@@ -250,4 +250,4 @@ WEATHER.recipe(
     ),
     reply="The station in {city} reports an air pressure of {a.value} hPa and a humidity of {b.value} %.",
 )
-WEATHER.overlap("get_weather_forecast", "get_past_weather")
+WEATHER.resemble("get_current_weather", "get_weather_forecast", "get_past_weather", "get_air_quality")

@@ -23,7 +23,7 @@ from ..errors import EmptySplitError, InfrastructureError, RunError, ToolcreditE
 from ..runs import RunFolder, write_atomic, write_json
 from .strategies import evaluate
 
-PRESETS = ("laptop", "paper")
+PRESETS = ("tiny", "laptop", "paper")
 HELD_OUT = "held_out.jsonl"
 TRAINING = "training.json"
 
@@ -86,6 +86,11 @@ class TrainingPlan:
             return cls(stored["agent"], stored["config"], stored["env"]["id"], kwargs, str(folder))
         except KeyError as error:
             raise RunError(f"{folder}/config.json lacks {error}: it is no training run") from None
+
+
+def default_preset(model: str) -> str:
+    """The preset that suits a model: of its own name, or `paper` for models that are not embedded here."""
+    return {"tiny": "tiny", "smollm2": "laptop"}.get(model, "paper")
 
 
 def load_preset(agent: str, name: str) -> dict[str, Any]:

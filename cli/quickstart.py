@@ -55,17 +55,13 @@ def quickstart(
 
 def quickstart_plans(out: Path, policy: str, max_steps: int | None, seed: int) -> list[TrainingPlan]:
     """One plan per learner: the shipped presets over one table, with one cache of the frozen layers' states."""
-    fields: dict[str, Any] = {
-        "policy.model": policy,
-        "policy.seed": seed,
-        "policy.trunk_cache": "disk",
-        "policy.trunk_folder": str(out / "trunk"),
-        "seed": seed,
-    }
+    fields: dict[str, Any] = {"policy.model": policy, "policy.seed": seed, "seed": seed}
+    if policy == "smollm2":
+        fields |= {"policy.trunk_cache": "disk", "policy.trunk_folder": str(out / "trunk")}
     if max_steps is not None:
         fields["max_updates"] = max_steps
     environment = {"table": str(out / "table.parquet")}
-    return [plan_training(name, ENV_ID, environment, fields, "laptop", out=out / name) for name in LEARNERS]
+    return [plan_training(name, ENV_ID, environment, fields, out=out / name) for name in LEARNERS]
 
 
 def _remove(out: Path) -> None:

@@ -10,12 +10,10 @@ from typing import Any
 import typer
 
 from ..agents.config import set_dotted
-from ..benchmarks.experiment import PRESETS, TrainingPlan, load_preset, train
+from ..benchmarks.experiment import PRESETS, TrainingPlan, default_preset, load_preset, train
 from ..benchmarks.held_out import measure_and_report, print_result
 from ..errors import ConfigError, UsageError
 from . import options
-
-SMALL_MODELS = ("smollm2", "tiny")
 
 
 def train_command(
@@ -28,7 +26,7 @@ def train_command(
     env_set: list[str] = options.ENV_SET,
     policy: str = typer.Option(None, "--policy", help="smollm2 (default), tiny, a local folder, or a hub name."),
     preset: str = typer.Option(
-        None, "--preset", help=f"{' | '.join(PRESETS)}; default: laptop for smollm2 and tiny, paper for other models."
+        None, "--preset", help=f"{' | '.join(PRESETS)}; default: tiny for tiny, laptop for smollm2, paper otherwise."
     ),
     config: Path = typer.Option(None, "--config", help="JSON file with configuration fields, over the preset."),
     init: str = typer.Option(None, "--init", help="Start from the adapter of this run folder."),
@@ -75,7 +73,7 @@ def plan_training(
     values: dict[str, Any] = {}
     kwargs: dict[str, Any] = {}
     if learner in ("fgpo", "grpo") or preset is not None:
-        shipped = load_preset(learner, preset or ("laptop" if model in SMALL_MODELS else "paper"))
+        shipped = load_preset(learner, preset or default_preset(model))
         values, kwargs = shipped["config"], shipped["env"]
     if config is not None:
         _merge(values, _read_config(config))

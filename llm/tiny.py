@@ -58,6 +58,9 @@ def tiny_tokenizer() -> Any:
     return fast
 
 
+EMBEDDING_SCALE = 0.25
+
+
 def tiny_model(seed: int = 0) -> tuple[Any, Any]:
     """A random Llama (4 layers of 64, 0.2 million weights, float32) and its tokenizer.
 
@@ -86,5 +89,7 @@ def tiny_model(seed: int = 0) -> tuple[Any, Any]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config)
+        # As long as a real model's: with the usual tiny ones no adapter could ever make a token likely.
+        torch.nn.init.normal_(model.model.embed_tokens.weight, std=EMBEDDING_SCALE)
     model.generation_config = GenerationConfig(**special)
     return model.eval(), tokenizer

@@ -1,0 +1,1 @@
+"""Reproduced studies: one file each, with the command that makes its tables."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib.metadata
+import importlib.resources
 import os
 import platform
 import re
@@ -11,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
 
 import gymnasium as gym
 import typer
@@ -19,7 +23,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .. import __version__, assets
-from ..agents.base import agent_class, agent_names
+from ..agents.base import ENTRY_POINT_GROUP, agent_class, agent_names
 from ..envs.registration import registered_ids
 from . import options
 
@@ -63,7 +67,17 @@ def doctor(as_json: bool = options.JSON) -> None:
 def diagnose() -> list[Finding]:
     """Everything that is looked at. A check that fails in an unforeseen way is a finding too, not a traceback."""
     findings: list[Finding] = []
-    for check in (_python, _packages, _processors, _accelerator, _home, _assets, _environments, _agents):
+    for check in (
+        _python,
+        _packages,
+        _processors,
+        _accelerator,
+        _home,
+        _assets,
+        _embedded_data,
+        _environments,
+        _agents,
+    ):
         findings += _guarded(check)
     return findings
 
@@ -163,11 +177,28 @@ def _environments() -> Iterator[Finding]:
             yield Finding(env_id, "broken", text, "reinstall: pip install --force-reinstall toolcredit")
 
 
+def _embedded_data() -> Iterator[Finding]:
+    """Files shipped in the package: their SHA-256, compared with the installed wheel's own list if there is one."""
+    recorded = {
+        PurePosixPath(str(file)).name: file.hash.value
+        for file in importlib.metadata.files("toolcredit") or []
+        if file.hash is not None and "data" in file.parts
+    }
+    for file in sorted(importlib.resources.files("toolcredit.envs.genome.data").iterdir(), key=lambda item: item.name):
+        if not file.name.endswith((".gz", ".json", ".npz")):
+            continue
+        digest = hashlib.sha256(file.read_bytes()).digest()
+        found = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        intact = recorded.get(file.name, found) == found
+        fix = "" if intact else "reinstall: pip install --force-reinstall toolcredit"
+        yield Finding(f"data {file.name}", "ok" if intact else "broken", f"SHA-256 {digest.hex()[:16]}…", fix)
+
+
 def _agents() -> Iterator[Finding]:
     """Agents of other packages can be imported; the built-in ones are covered by the packages above."""
-    for name in agent_names():
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         try:
-            agent_class(name)
+            agent_class(point.value)
         except Exception as error:
-            yield Finding(f"agent {name}", "broken", str(error), "repair or uninstall the package that brings it")
+            yield Finding(f"agent {point.name}", "broken", str(error), "repair or uninstall the package that brings it")
     yield Finding("agents", "ok", ", ".join(agent_names()))

@@ -25,7 +25,7 @@ def answer_text(question):
 
 
 def sequences_by_split(questions):
-    found = defaultdict(set)
+    found: defaultdict[str, set[str]] = defaultdict(set)
     for question in questions:
         found[question.split].update(sequence for _, sequence in question.public.sequences())
     return found
@@ -68,7 +68,7 @@ def test_labels_are_balanced_in_each_split(family):
 
 def test_each_family_has_several_wordings_and_all_splits_share_them():
     for family in {question.family for question in QUESTIONS}:
-        openings = defaultdict(Counter)
+        openings: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for question in in_family(family):
             openings[question.split][re.sub(r"\d+", "#", question.public.text)[:10]] += 1
         assert set(openings["test"]) <= set(openings["train"])
@@ -83,7 +83,7 @@ def test_sequences_are_clean_and_questions_different():
 
 
 def test_no_sequence_of_either_strand_stands_in_two_splits():
-    split_of = {}
+    split_of: dict[str, str] = {}
     for split, sequences in sequences_by_split(QUESTIONS).items():
         for sequence in map(canonical, sequences):
             assert split_of.setdefault(sequence, split) == split
@@ -102,7 +102,7 @@ def test_no_30_mer_of_either_strand_stands_in_two_splits():
 
 
 def test_motif_families_are_split_by_transcription_factor():
-    split_of = {}
+    split_of: dict[str, str] = {}
     for question in QUESTIONS:
         if question.family in MOTIF_FAMILIES:
             assert all(len(sequence) < WORD for _, sequence in question.public.sequences())
@@ -125,7 +125,7 @@ def test_splice_labels_agree_with_the_consensus():
 
 
 def test_splice_select_has_a_site_of_the_kind_asked_for():
-    centres = Counter()
+    centres: Counter[tuple[str, str]] = Counter()
     for question in in_family("splice_select"):
         kind = "donor" if "donor" in question.public.text else "acceptor"
         assert f"splice {kind}" in question.public.text

@@ -24,7 +24,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
-from ..errors import CheckError
+from ..errors import CheckError, UsageError
 from ..runs import RunFolder
 from .base import Agent, Learner, TrainingReport, is_run_folder
 
@@ -48,6 +48,7 @@ def check_agent(agent: Agent, env: gym.Env, *, seed: int = 0, learn: bool = Fals
 
     Raises:
         CheckError: the first rule that is broken, with the fix.
+        UsageError: the agent's `bind` refuses this environment.
     """
     check_class(agent)
     check_signatures(agent)
@@ -101,6 +102,8 @@ def check_bind_and_reset(agent: Agent, env: gym.Env) -> None:
     for text, call in calls:
         try:
             result: Any = call()
+        except UsageError:
+            raise  # the agent is not meant for this environment, and says so
         except Exception as error:
             _broken(
                 agent, f"raised {error!r} in {text}", "make bind and reset callable at any time, in any order", error
@@ -218,7 +221,7 @@ def check_learner_signatures(agent: Learner) -> None:
 
 
 def check_learning(agent: Learner, env: gym.Env) -> None:
-    """`learn` returns a `TrainingReport` and tells its callbacks metrics in plain JSON."""
+    """`learn` returns a `TrainingReport` and tells its callbacks metrics in plain JSON, numbered by `update`."""
     records: list[dict[str, Any]] = []
     report = agent.learn(env, callbacks=(records.append,))
     if not isinstance(report, TrainingReport):
@@ -230,6 +233,10 @@ def check_learning(agent: Learner, env: gym.Env) -> None:
             json.dumps(record, allow_nan=False)
         except (TypeError, ValueError) as error:
             _broken(agent, f"gave a callback {record!r} ({error})", "send finite numbers and other plain JSON", error)
+        if not isinstance(record.get("update"), int):
+            _broken(
+                agent, f"gave a callback {record!r} without `update`", "say how many updates were made, as an integer"
+            )
 
 
 def check_save_and_load(agent: Learner, env: gym.Env, seed: int = 0) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from toolcredit.agents.base import Agent, Learner, TrainingReport
 from toolcredit.agents.check import check_agent
-from toolcredit.errors import CheckError
+from toolcredit.errors import CheckError, UsageError
 
 
 class Pair(gym.Env):
@@ -285,14 +285,21 @@ class SilentLearner(SoundLearner):
 class LogsArrays(SoundLearner):
     def learn(self, env, *, eval_env=None, callbacks=(), resume=False):
         for callback in callbacks:
-            callback({"loss": np.zeros(2)})
+            callback({"update": 1, "loss": np.zeros(2)})
         return super().learn(env)
 
 
 class LogsNaN(SoundLearner):
     def learn(self, env, *, eval_env=None, callbacks=(), resume=False):
         for callback in callbacks:
-            callback({"loss": float("nan")})
+            callback({"update": 1, "loss": float("nan")})
+        return super().learn(env)
+
+
+class LogsWithoutNumber(SoundLearner):
+    def learn(self, env, *, eval_env=None, callbacks=(), resume=False):
+        for callback in callbacks:
+            callback({"loss": 1.0})
         return super().learn(env)
 
 
@@ -339,6 +346,7 @@ BROKEN = {
     SilentLearner: "called no callback",
     LogsArrays: "gave a callback",
     LogsNaN: "gave a callback",
+    LogsWithoutNumber: "without `update`",
     LearnsNonsense: "returned 99, which is not in",
 }
 
@@ -386,6 +394,15 @@ def test_any_gymnasium_environment():
     check_agent(Push(), env)
     with pytest.raises(CheckError, match=r"not in Discrete\(2\)"):
         check_agent(OutsideTheSpace(), env)
+
+
+def test_an_agent_may_refuse_an_environment():
+    class Picky(Sound):
+        def bind(self, env):
+            raise UsageError("I play chess only")
+
+    with pytest.raises(UsageError, match="chess"):
+        check_agent(Picky(), Pair())
 
 
 def test_long_episodes_are_played():

@@ -11,7 +11,7 @@ The embedder is pluggable, see `embedders.py`.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
@@ -21,7 +21,7 @@ from ....errors import QuestionError
 from ..questions import PublicQuestion
 from ..sequence import canonical
 from .base import CACHE_SIZE, Reference, SequenceTool, clean_cached, version_of
-from .embedders import Embedder, KmerSpectrum
+from .embedders import Embedder, KmerSpectrum, kmer_numbers
 
 NEIGHBOURS = 15
 RELIABLE_LENGTH = 500
@@ -114,7 +114,7 @@ def _vector(embedder: Embedder, sequence: str) -> np.ndarray:
 
 def vote_shares(distances: np.ndarray, labels: Sequence[str]) -> list[tuple[str, float]]:
     """(label, share of the votes), the greatest first; a neighbour at distance d has a vote of 1 / d."""
-    votes: Counter[str] = Counter()
+    votes: dict[str, float] = defaultdict(float)
     for distance, label in zip(distances, labels, strict=True):
         votes[label] += 1 / max(float(distance), _CLOSEST)
     total = sum(votes.values())
@@ -128,10 +128,8 @@ def margin(shares: Sequence[tuple[str, float]]) -> float:
 
 def low_complexity(sequence: str) -> bool:
     """Whether the 3-mers of a cleaned sequence are far less varied than they could be (or there are none)."""
-    words = Counter(map("".join, zip(sequence, sequence[1:], sequence[2:], strict=False)))
-    counts = [count for word, count in words.items() if "N" not in word]
-    total = sum(counts)
-    if total < 2:
+    words = kmer_numbers(sequence, 3)[0]
+    if len(words) < 2:
         return True
-    entropy = -sum(n / total * math.log2(n / total) for n in counts)
-    return entropy < LOW_COMPLEXITY * math.log2(min(64, total))
+    shares = np.unique(words, return_counts=True)[1] / len(words)
+    return float(-(shares * np.log2(shares)).sum()) < LOW_COMPLEXITY * math.log2(min(64, len(words)))

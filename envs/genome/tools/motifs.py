@@ -130,10 +130,12 @@ def _tail(scores: np.ndarray) -> np.ndarray:
 def motifs() -> tuple[Motif, ...]:
     """All matrices of the package's data file."""
     lines = iter(gzip.decompress(data_file(_DATA)).decode().splitlines())
-    return tuple(
-        make_motif(*head[1:].split("\t"), counts=np.array([row.split() for row in islice(lines, 4)], float).T)
-        for head in lines
-    )
+    found = []
+    for head in lines:
+        identifier, name, kind, family = head.removeprefix(">").split("\t")
+        counts = np.array([row.split() for row in islice(lines, 4)], dtype=float).T
+        found.append(make_motif(identifier, name, kind, family, counts))
+    return tuple(found)
 
 
 def threshold_for(length: int) -> float:

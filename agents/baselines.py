@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 
 from ..envs.table import RewardTable
 from ..errors import UnknownNameError, UsageError
+from ..rewards.subset import best_subsets
 from .base import Agent, text_bandit
 
 
@@ -158,22 +158,6 @@ class OracleAgent(Agent):
     def act(self, observation: Any, info: dict[str, Any]) -> int:
         """The best subset of the question `info["id"]`."""
         return _bound(self, self._actions)[info["id"]]
-
-
-def best_subsets(rewards: np.ndarray) -> np.ndarray:
-    """The action with the highest reward per question; among equals the one with fewest tools, then the lowest.
-
-    Args:
-        rewards: (questions, 2**n) float.
-
-    Returns:
-        (questions,) int.
-    """
-    sizes = np.array([bin(action).count("1") for action in range(rewards.shape[1])])
-    order = np.argsort(sizes, kind="stable")
-    ranked = rewards[:, order]
-    best = ranked >= ranked.max(axis=1, keepdims=True) - 1e-9  # rewards that differ by rounding are equal
-    return order[best.argmax(axis=1)]
 
 
 Messages = list[dict[str, str]]

@@ -84,9 +84,9 @@ def show(
 def _print(title: str, result: dict[str, Any]) -> None:
     from rich.console import Console
 
-    console = Console()
+    console = Console(markup=False, highlight=False)  # names come from files
     console.print(
-        f"[bold]{title}[/bold]: {result['questions']} questions, tools {', '.join(result['tools'])}, "
+        f"{title}: {result['questions']} questions, tools {', '.join(result['tools'])}, "
         f"reward {result['reward']}, parsimony {result['parsimony']}"
     )
     subsets = {" + ".join(entry["subset"]) or "no tools": entry for entry in result["subsets"]}
@@ -103,7 +103,7 @@ def _print(title: str, result: dict[str, Any]) -> None:
     console.print(f"Informative questions (subsets differ): {result['informative_share']:.1%}")
     console.print(f"Unreadable answers: {result['unparsed']}")
     if result["failed"]:
-        console.print(f"[red]Failed outcomes: {result['failed']}; they count as wrong, values are lower bounds[/red]")
+        console.print(f"Failed outcomes: {result['failed']}; they count as wrong: values are lower bounds", style="red")
 
 
 def _score_table(title: str, entries: dict[str, dict[str, Any]], name_subsets: bool = True) -> Any:

@@ -107,6 +107,22 @@ def test_show(built):
     assert json.loads(run("show", built, "--json", "--split", "dev").stdout)["questions"] == result["questions"]
 
 
+def test_names_from_files_are_no_markup(built, tmp_path):
+    questions = tmp_path / "[red]q.jsonl"
+    question = {
+        "id": "x",
+        "family": "[/bold] [x",
+        "question": "?",
+        "sequence": "ACGT",
+        "choices": ["a", "b"],
+        "answer": 0,
+    }
+    questions.write_text(json.dumps(question))
+    arguments = ["--questions", questions, "--tools", "sequence_statistics", "--out", tmp_path / "[/red].parquet"]
+    run("build", *arguments)
+    assert "[/bold] [x (1)" in run("show", tmp_path / "[/red].parquet").stdout
+
+
 def test_another_library_or_a_journal_of_one_is_refused(built, tmp_path):
     other = ["--split", "dev", "--tools", "splice_analyzer,sequence_statistics"]
     with pytest.raises(

@@ -7,8 +7,8 @@ Importing the package registers its Gymnasium ids and nothing else: no torch, no
 """
 
 from ._version import __version__
-from .envs.registration import register_envs
+from .envs.registration import register_envs, registered_ids
 
 register_envs()
 
-__all__ = ["__version__", "register_envs"]
+__all__ = ["__version__", "register_envs", "registered_ids"]

@@ -260,7 +260,7 @@ class _Store:
         records = read_jsonl(self._journal.path)
         first = next(records, None)
         if first is None:
-            self._journal.append({"header": self._header.to_json()})
+            self._start_journal()
         elif first.get("header") != self._header.to_json():
             self._refuse_journal(first)
         for record in records:
@@ -302,6 +302,12 @@ class _Store:
         there, values, _ = table.rows.find(joined["key"].tolist())
         joined["values"][there] = values[there]  # a question that has another id here has the same outcomes
         return RewardTable(self._header, MemoryRows(joined))
+
+    def _start_journal(self) -> None:
+        try:
+            self._journal.append({"header": self._header.to_json()})
+        except OSError as error:
+            raise TableError(f"{self._path} cannot be written ({error}): give another name") from None
 
     def _refuse_journal(self, first: dict[str, Any]) -> None:
         try:

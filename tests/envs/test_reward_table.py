@@ -367,6 +367,15 @@ def test_a_foreign_journal_is_refused(env, tmp_path):
         RewardTable.build(env, tmp_path / "t.parquet")
 
 
+def test_a_place_that_cannot_be_written_is_named(env, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(TableError, match="t.parquet cannot be written"):
+        RewardTable.build(env, tmp_path / "file" / "t.parquet")
+    with pytest.raises(TableError, match="is a folder: give the name of the table file"):
+        RewardTable.build(env, tmp_path / "folder")
+
+
 def test_without_pyarrow_tables_live_in_memory(env, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     table = RewardTable.build(env)

@@ -100,14 +100,14 @@ def _block_votes(question: PublicQuestion, lines: Sequence[str]) -> dict[int, fl
 @lru_cache(maxsize=CACHE_SIZE)
 def _line_votes(question: PublicQuestion, line: str, middle: float | None) -> dict[int, float]:
     """{option: vote} of one line; remembered, since the subsets of the tools share their lines."""
-    central = _pattern(MIDDLE).search(question.text) is not None
+    central = _any_case(MIDDLE).search(question.text) is not None
     facts = read_numbers(line) | read_sites(line, middle if central else None)
     return (_select_votes if question.shape == "select" else _describe_votes)(question, line, facts)
 
 
 def _describe_votes(question: PublicQuestion, line: str, facts: dict[str, float]) -> dict[int, float]:
     """{option: vote} of a line about the one sequence."""
-    denials = [index for index, choice in enumerate(question.choices) if _pattern(DENIAL).search(choice)]
+    denials = [index for index, choice in enumerate(question.choices) if _any_case(DENIAL).search(choice)]
     votes: dict[int, float] = {}
     for index, choice in enumerate(question.choices):
         vote = None if index in denials else judge(choice, question.text, facts)
@@ -143,14 +143,14 @@ def judge(claim: str, context: str, facts: dict[str, float]) -> float | None:
 @lru_cache(maxsize=CACHE_SIZE)
 def _rules_for(claim: str, context: str) -> tuple[Rule, ...]:
     return tuple(
-        rule for rule in RULES if _pattern(rule.claim).search(claim) and _pattern(rule.context).search(context)
+        rule for rule in RULES if _any_case(rule.claim).search(claim) and _any_case(rule.context).search(context)
     )
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def read_numbers(line: str) -> dict[str, float]:
     """The numbers of a line that `NUMBERS` names, and the enrichment of motifs over chance."""
-    found = ((name, _pattern(pattern).search(line)) for name, pattern in NUMBERS.items())
+    found = ((name, re.search(pattern, line)) for name, pattern in NUMBERS.items())
     facts = {name: float(match[1]) for name, match in found if match}
     if "matches" in facts and facts.get("by_chance"):
         facts["enrichment"] = facts["matches"] / facts["by_chance"]
@@ -160,8 +160,8 @@ def read_numbers(line: str) -> dict[str, float]:
 def read_sites(line: str, middle: float | None) -> dict[str, float]:
     """Best score of each kind of splice site that a line reports, near `middle` if given; and of all of them."""
     facts: dict[str, float] = {}
-    for kind, text in _pattern(SITES).findall(line):
-        sites = [(int(after), float(score)) for after, score in _pattern(SITE).findall(text)]
+    for kind, text in re.findall(SITES, line):
+        sites = [(int(after), float(score)) for after, score in re.findall(SITE, text)]
         near = [score for after, score in sites if middle is None or abs(after - middle) <= CENTRAL]
         facts[kind.lower()] = max(near, default=_ABSENT)
         facts["best_site"] = max([facts.get("best_site", _ABSENT), *(score for _, score in sites)])
@@ -170,13 +170,13 @@ def read_sites(line: str, middle: float | None) -> dict[str, float]:
 
 def label_share(line: str, label: str) -> float:
     """The share, 0 … 1, with which a line puts a label forward; 1 if it names it without a share, 0 if not at all."""
-    match = _pattern(LABEL.format(label=re.escape(label))).search(line)
+    match = _any_case(LABEL.format(label=re.escape(label))).search(line)
     return _share(match[1], match[2]) if match else 0.0
 
 
 def read_labels(line: str) -> dict[str, float]:
     """All labels that a line puts forward with their shares, 0 … 1."""
-    return {label: _share(share, percent) for label, share, percent in _pattern(ANY_LABEL).findall(line)}
+    return {label: _share(share, percent) for label, share, percent in re.findall(ANY_LABEL, line)}
 
 
 def _share(share: str | None, percent: str | None) -> float:
@@ -185,7 +185,7 @@ def _share(share: str | None, percent: str | None) -> float:
 
 def read_motifs(line: str) -> list[str]:
     """The names of the motifs that a line reports."""
-    return _pattern(MOTIF).findall(line)
+    return re.findall(MOTIF, line)
 
 
 def _likeness(choice: str, motif: str) -> float:
@@ -193,7 +193,7 @@ def _likeness(choice: str, motif: str) -> float:
     choice, motif = choice.casefold(), motif.casefold()
     if choice == motif:
         return 1.0
-    stems = _pattern(FAMILY_STEM).match(choice), _pattern(FAMILY_STEM).match(motif)
+    stems = re.match(FAMILY_STEM, choice), re.match(FAMILY_STEM, motif)
     return RELATED if stems[0] and stems[1] and stems[0][0] == stems[1][0] else 0.0
 
 
@@ -204,9 +204,9 @@ def _is_asked_for(name: str, question: str) -> bool:
 
 
 @lru_cache(maxsize=CACHE_SIZE)
-def _pattern(text: str) -> re.Pattern[str]:
+def _any_case(pattern: str) -> re.Pattern[str]:
     """Compiled without regard to case; `re` itself keeps fewer patterns than a question set has options."""
-    return re.compile(text, re.I)
+    return re.compile(pattern, re.I)
 
 
 @lru_cache(maxsize=CACHE_SIZE)

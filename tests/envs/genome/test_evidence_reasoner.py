@@ -97,6 +97,15 @@ def test_options_that_are_sequences_are_judged_by_their_own_line():
     assert answer(question, block("Method.", *lines)) == choices[2]
 
 
+@pytest.mark.parametrize("name", DEFAULT_TOOLS)
+def test_what_a_tool_says_of_its_method_is_not_evidence(name):
+    tool = make_tool(name, training_reference(load_questions("embedded")))
+    for number in range(10):
+        for question in (SPLICE, ORGANISM, FACTORS):
+            question = PublicQuestion(f"{question.text} ({number})", question.choices, question.sequence)
+            assert answer(question, block(tool.method(question))) == answer(question)
+
+
 def test_attention_is_shared_among_the_blocks():
     silent = block("Nothing to see.")
     decisive = block(*["Nothing to see."] * (LINES // 2 - 1), "Prediction: yeast.")

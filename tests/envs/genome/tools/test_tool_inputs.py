@@ -4,6 +4,7 @@ import pickle
 import random
 import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -136,3 +137,13 @@ def test_a_tool_that_breaks_becomes_evidence():
 
     text = Broken().analyse(PublicQuestion("Which?", ("a", "b"), DNA)).text
     assert text == "The tool failed: RuntimeError: out of order"
+
+
+def test_the_tool_of_the_documentation_works():
+    page = (Path(__file__).resolve().parents[4] / "docs" / "tools.md").read_text()
+    code = re.search(r"```python\n(.*?)```", page, re.S)[1]
+    namespace: dict = {}
+    exec(code, namespace)
+    tool = namespace["TataCounter"]()
+    assert check(tool, PublicQuestion("Which?", ("a", "b"), "GGTATAGG")).endswith("TATA count: 1.")
+    assert "Not analysed" in check(tool, PublicQuestion("Which?", ("a", "b"), ""))

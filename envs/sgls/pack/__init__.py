@@ -36,15 +36,16 @@ from .units import UNITS
 from .weather import WEATHER
 
 __all__ = [
-    "DOMAINS", "NEAR", "OVERLAPS", "RECIPES", "SPECS", "TOOLS", "Domain", "Recipe", "Tool", "ToolError", "execute", "new_state",
+    "DOMAINS", "NEAR", "OVERLAPS", "RECIPES", "SPECS", "TOOLS", "Domain", "Recipe", "Tool", "ToolError", "execute",
+    "new_state",
 ]  # fmt: skip
 
 DOMAINS: Mapping[str, Domain] = MappingProxyType(
     {
         domain.name: domain
         for domain in (
-            BASICS, CALENDAR, CINEMA, COOKING, STORE, FINANCE, GENOMICS, HEALTH, LIBRARY, MAIL, MAPS, WORK, SHOP, SPORTS,
-            TRAVEL, UNITS, WEATHER,
+            BASICS, CALENDAR, CINEMA, COOKING, STORE, FINANCE, GENOMICS, HEALTH, LIBRARY, MAIL, MAPS, WORK, SHOP,
+            SPORTS, TRAVEL, UNITS, WEATHER,
         )
     }
 )  # fmt: skip

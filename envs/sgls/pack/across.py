@@ -24,9 +24,11 @@ ACROSS.recipe(
     asks=(
         "I'm thinking of flying from {origin} to {destination} on {date}. What's the cheapest flight, and the weather "
         "forecast there that day?",
-        "Give me the cheapest flight from {origin} to {destination} on {date} together with the forecast for {destination}.",
+        "Give me the cheapest flight from {origin} to {destination} on {date} together with the forecast for "
+        "{destination}.",
     ),
-    reply="Flight {f.flight_id} costs {f.price} euros; in {destination} it will be {w.condition}, {w.high} degrees at most.",
+    reply="Flight {f.flight_id} costs {f.price} euros; in {destination} it will be {w.condition}, {w.high} degrees "
+    "at most.",
 )
 ACROSS.recipe(
     ("f", "search_flights", _FLIGHT),
@@ -34,7 +36,8 @@ ACROSS.recipe(
     asks=(
         'Find the cheapest flight from {origin} to {destination} on {date} and put "{title}" into my calendar at its '
         "departure time.",
-        "When does the cheapest flight from {origin} to {destination} leave on {date}? Block that time in the calendar as "
+        "When does the cheapest flight from {origin} to {destination} leave on {date}? Block that time in the "
+        "calendar as "
         '"{title}".',
     ),
     reply='Flight {f.flight_id} leaves at {f.departure} on {date}; "{title}" is in your calendar then ({c.event_id}).',
@@ -44,7 +47,8 @@ ACROSS.recipe(
     ("t", "convert_local_time", {"time": "@f.departure", "from_city": "$origin", "to_city": "$home"}),
     asks=(
         "When does the cheapest flight from {origin} to {destination} on {date} leave, in {home} time?",
-        "Look up the departure of the cheapest flight from {origin} to {destination} on {date} and convert it from local "
+        "Look up the departure of the cheapest flight from {origin} to {destination} on {date} and convert it from "
+        "local "
         "time to that of {home}.",
     ),
     reply="Flight {f.flight_id} leaves at {f.departure} local time, which is {t.time} in {home}.",
@@ -105,7 +109,8 @@ ACROSS.recipe(
         'Whoever changed {file_name} last should get an e-mail: subject "{subject}", text "{body}".',
         'Find out who modified {file_name} last and e-mail that person "{body}", subject "{subject}".',
     ),
-    reply="{i.modified_by} changed {file_name} last, on {i.modified}; the e-mail to {e.to} is {e.status} ({e.message_id}).",
+    reply="{i.modified_by} changed {file_name} last, on {i.modified}; the e-mail to {e.to} is {e.status} "
+    "({e.message_id}).",
 )
 ACROSS.recipe(
     ("s", "search_place", {"city": "$city", "kind": "$kind"}),
@@ -123,9 +128,11 @@ ACROSS.recipe(
     ("r", "reserve_book", {"book_id": "@b.book_id", "member_id": "@m.member_id", "branch": "$branch"}),
     ("c", "create_event", {"title": "$event_title", "date": "@r.ready_on", "start": "$start"}),
     asks=(
-        'Reserve {title} for {member} at the {branch} of the library, and put "{event_title}" into my calendar at {start} '
+        'Reserve {title} for {member} at the {branch} of the library, and put "{event_title}" into my calendar at '
+        "{start} "
         "on the day the book is ready.",
-        '{member} wants {title} from the {branch} of the library. Reserve it, then schedule "{event_title}" for the day it '
+        '{member} wants {title} from the {branch} of the library. Reserve it, then schedule "{event_title}" for the '
+        "day it "
         "can be picked up, at {start}.",
     ),
     reply='{title} is reserved ({r.reservation_id}) and ready on {r.ready_on}; "{event_title}" is in the calendar '
@@ -149,7 +156,8 @@ ACROSS.recipe(
         "I'm driving to {city} on {date}. I need a hotel to look at, parking for {hours} hours, and the forecast.",
         "For a visit to {city} on {date}: suggest a hotel, find a car park for {hours} hours and check the weather.",
     ),
-    reply="In {city} there is the {h.hotel_name} at {h.price_per_night} euros; parking at {p.garage} costs {p.fee} euros; "
+    reply="In {city} there is the {h.hotel_name} at {h.price_per_night} euros; parking at {p.garage} costs {p.fee} "
+    "euros; "
     "the forecast is {w.condition}.",
 )
 ACROSS.recipe(
@@ -170,7 +178,8 @@ ACROSS.recipe(
         'When does the latest shop order of {customer} arrive? Put "{title}" into my calendar on that day at {start}.',
         'Schedule "{title}" at {start} on the day on which the most recent order of {customer} is delivered.',
     ),
-    reply='Order {l.latest_order_id} of {customer} arrives on {t.arrives_on}; "{title}" is scheduled then ({v.event_id}).',
+    reply='Order {l.latest_order_id} of {customer} arrives on {t.arrives_on}; "{title}" is scheduled then '
+    "({v.event_id}).",
 )
 ACROSS.recipe(
     ("t", "find_team", {"team": "$team"}),
@@ -190,4 +199,34 @@ ACROSS.recipe(
         'Which protein does {sequence} encode? Write just that into a new note "{title}".',
     ),
     reply='The protein is {t.protein}; it is saved in the note "{n.title}" ({n.note_id}).',
+)
+ACROSS.recipe(
+    ("t", "find_ticker", {"company": "$company"}),
+    ("d", "get_dividend", {"ticker": "@t.ticker"}),
+    ("c", "create_event", {"title": "$title", "date": "@d.pay_date", "start": "$start"}),
+    asks=(
+        'When does {company} pay its next dividend? Put "{title}" into my calendar on that day at {start}.',
+        'Schedule "{title}" at {start} on the day on which {company} pays its dividend.',
+    ),
+    reply='{company} pays {d.dividend_per_share} per share on {d.pay_date}; "{title}" is scheduled then '
+    "({c.event_id}).",
+)
+ACROSS.recipe(
+    ("f", "find_recipe", {"dish": "$dish"}),
+    ("i", "get_ingredients", {"recipe_id": "@f.recipe_id"}),
+    ("s", "find_substitute", {"ingredient": "@i.items.0.ingredient"}),
+    asks=(
+        "What can replace the first ingredient in the recipe for {dish}?",
+        "I want to cook {dish} but never have its first ingredient at home. Look it up and find a substitute.",
+    ),
+    reply="The first ingredient of {dish} is {i.items.0.ingredient}; use {s.substitute} instead.",
+)
+ACROSS.recipe(
+    ("h", "get_branch_hours", {"branch": "$branch", "weekday": "$weekday"}),
+    ("c", "create_event", {"title": "$title", "date": "$date", "start": "@h.opens"}),
+    asks=(
+        'Put "{title}" into my calendar on {date} at the time when the {branch} of the library opens on a {weekday}.',
+        'When does the {branch} of the library open on {weekday}? Schedule "{title}" for that time on {date}.',
+    ),
+    reply='The {branch} opens at {h.opens}; "{title}" is in your calendar on {date} then ({c.event_id}).',
 )

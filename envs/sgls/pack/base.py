@@ -79,7 +79,7 @@ def _leaves(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recipe:
     """What a task can be made of: dependent calls, wordings of the request, and the reply.
 

@@ -34,8 +34,13 @@ def _seeded(state: State, index: int) -> dict[str, Any]:
     start = 9 * 60 + slot * 180 + dice.integer(0, 90, 30)
     # every title stands exactly once in a cycle of days, so that a title and a date name one event
     title = EVENT_TITLES[(index * 7 + Dice(state, "titles").integer(0, 49)) % len(EVENT_TITLES)]
-    return {"event_id": IDS.encode(state, index), "title": title, "date": date, "start": _clock(start),
-            "duration_minutes": dice.choice((30, 45, 60, 90))}  # fmt: skip
+    return {
+        "event_id": IDS.encode(state, index),
+        "title": title,
+        "date": date,
+        "start": _clock(start),
+        "duration_minutes": dice.choice((30, 45, 60, 90)),
+    }
 
 
 def _events(state: State, date: str) -> list[dict[str, Any]]:
@@ -80,7 +85,7 @@ def _draw_event(rng: Random, state: State) -> dict[str, Any]:
 
 
 @CALENDAR.tool(
-    params={"date": DATE("The day, YYYY-MM-DD.")},
+    params={"date": DATE("Day, YYYY-MM-DD.")},
     returns={"date": DATE, "count": integer(0, 60), "titles": array(NAME, 0, 60)},
     asks=(
         "What's on my calendar on {date}?",
@@ -136,7 +141,7 @@ def get_event(state: State, event_id: str) -> dict[str, Any]:
 
 
 @CALENDAR.tool(
-    params={"date": DATE("The day, YYYY-MM-DD."), "duration_minutes": LENGTH("Length that is needed.")},
+    params={"date": DATE("Day, YYYY-MM-DD."), "duration_minutes": LENGTH("Length that is needed.")},
     returns={"date": DATE, "start": TIME, "end": TIME},
     asks=(
         "When am I free for {duration_minutes} minutes on {date}?",
@@ -181,10 +186,11 @@ def find_free_time(state: State, date: str, duration_minutes: int) -> dict[str, 
     ),
     rescue=(
         'Put "{title}" into my calendar on {date} at {start}. If I am busy then, take the next free start.',
-        'I want "{title}" on {date} at {start}, {duration_minutes} minutes; move it to the next free time if there is a clash.',
+        'I want "{title}" on {date} at {start}, {duration_minutes} minutes; move it to the next free time if there '
+        "is a clash.",
     ),
     writes=True,
-)  # fmt: skip
+)
 def create_event(
     state: State,
     title: str,
@@ -249,7 +255,7 @@ def cancel_event(state: State, event_id: str) -> dict[str, Any]:
 @CALENDAR.tool(
     params={
         "event_id": EVENT_ID("Id of the event."),
-        "minutes_before": integer(5, 120, 5, words=("minutes", "how long", "early"))("Minutes before the start."),
+        "minutes_before": integer(5, 120, 5, words=("minutes", "early"))("Minutes before the start."),
     },
     returns={"event_id": EVENT_ID, "title": NAME, "reminder_at": TIME},
     asks=(
@@ -335,13 +341,16 @@ CALENDAR.recipe(
 CALENDAR.recipe(
     ("g", "get_event", {"event_id": "$event_id"}),
     ("f", "find_free_time", {"date": "@g.date", "duration_minutes": "$duration_minutes"}),
-    ("c", "create_event",
-     {"title": "$title", "date": "@g.date", "start": "@f.start", "duration_minutes": "$duration_minutes"}),
+    (
+        "c",
+        "create_event",
+        {"title": "$title", "date": "@g.date", "start": "@f.start", "duration_minutes": "$duration_minutes"},
+    ),
     asks=(
         'On the day of event {event_id} I also need {duration_minutes} minutes for "{title}". '
         "Look up which day that is, find the first gap and book it.",
         'Book "{title}" ({duration_minutes} minutes) in the first free slot on the same day as event {event_id}.',
     ),
     reply='Event {event_id} is on {g.date}; I booked "{title}" that day at {c.start} ({c.event_id}).',
-)  # fmt: skip
+)
 CALENDAR.resemble("list_events", "find_event", "get_event", "find_free_time")

@@ -14,7 +14,7 @@ FILMS = Named.of("MOV", "film", MOVIES)
 _DAY = {date: index for index, date in enumerate(ALL_DAYS)}
 SHOWS = Ids("SHW", "show", len(MOVIES) * len(CITIES) * 14)
 SALES = Ids("CIN", "cinema booking", 0)
-FILM = name(MOVIES, words=("film", "movie", "title", "which"))
+FILM = name(MOVIES, words=("film", "movie", "title"))
 FILM_ID = identifier("MOV", FILMS.ids.sample, words=("film", "movie"))
 SHOW_ID = identifier("SHW", SHOWS.sample, words=("show",))
 SERVICES = enum("Streamly", "Cinebox", "Viewhall", "Palmtree")
@@ -83,7 +83,8 @@ def _show(state: State, show_id: str) -> dict[str, Any]:
         "When is film {film_id} shown in {city} on {date}?",
         "I need a show of film {film_id} in {city} on {date}, {version} version.",
     ),
-    reply="Film {film_id} is shown in {city} on {date} at {.starts} in hall {.hall} for {.price} euros (show {.show_id}).",
+    reply="Film {film_id} is shown in {city} on {date} at {.starts} in hall {.hall} for {.price} euros (show "
+    "{.show_id}).",
     vague=("When is film {film_id} shown in {city}?", "When is film {film_id} shown on {date}?"),
 )
 def find_show(state: State, film_id: str, city: str, date: str, version: str = "original") -> dict[str, Any]:
@@ -108,11 +109,9 @@ def find_show(state: State, film_id: str, city: str, date: str, version: str = "
     ),
     reply="{seats} seats for show {show_id} are booked ({.booking_id}): row {.row}, {.total} euros.",
     vague=("Book seats for show {show_id}.",),
-    rescue=(
-        "Book {seats} seats for show {show_id}. If there are not that many left, take what is left.",
-    ),
+    rescue=("Book {seats} seats for show {show_id}. If there are not that many left, take what is left.",),
     writes=True,
-)  # fmt: skip
+)
 def book_seats(state: State, show_id: str, seats: int, back_row: bool | None = None) -> dict[str, Any]:
     """Book seats for a show, by show id. Refused with the number of seats left if there are too few."""
     SHOWS.decode(state, show_id)

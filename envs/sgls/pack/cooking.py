@@ -14,8 +14,8 @@ DIETS = ("vegan", "vegetarian", "gluten_free", "low_carb")
 DIET = enum(*DIETS, say={"gluten_free": "gluten-free", "low_carb": "low-carb"}, words=("diet",))
 BOOK = Named.of("RCP", "recipe", DISHES)
 RECIPE_ID = identifier("RCP", BOOK.ids.sample, words=("recipe",))
-INGREDIENT = name(INGREDIENTS, words=("ingredient", "food", "which", "what"))
-SERVINGS = integer(1, 24, words=("people", "servings", "portions", "persons", "many"))
+INGREDIENT = name(INGREDIENTS, words=("ingredient", "food"))
+SERVINGS = integer(1, 24, words=("people", "servings", "portions", "persons"))
 LISTS = enum("weekly", "party", "holiday", words=("list",))
 _MEAT = ("salmon", "chicken")
 _MEATLESS = tuple(dish for dish in DISHES if dish.split()[0] not in _MEAT)
@@ -53,7 +53,7 @@ def search_recipes(
 
 
 @COOKING.tool(
-    params={"dish": name(DISHES, words=("dish", "recipe", "what"))("Name of the dish.")},
+    params={"dish": name(DISHES, words=("dish", "recipe"))("Name of the dish.")},
     returns={"recipe_id": RECIPE_ID, "dish": NAME, "difficulty": enum("easy", "medium", "hard")},
     asks=(
         "Do you have a recipe for {dish}? I need its id.",
@@ -70,7 +70,10 @@ def find_recipe(state: State, dish: str) -> dict[str, Any]:
 
 
 @COOKING.tool(
-    params={"recipe_id": RECIPE_ID("Id of the recipe, as RCP-12345."), "servings": SERVINGS("Number of servings.").optional(4)},
+    params={
+        "recipe_id": RECIPE_ID("Id of the recipe, as RCP-12345."),
+        "servings": SERVINGS("Number of servings.").optional(4),
+    },
     returns={
         "recipe_id": RECIPE_ID,
         "servings": integer(1, 24),
@@ -84,7 +87,7 @@ def find_recipe(state: State, dish: str) -> dict[str, Any]:
     reply="For {.servings} servings you need {.items.0.quantity} {.items.0.unit} of {.items.0.ingredient}, "
     "{.items.1.quantity} {.items.1.unit} of {.items.1.ingredient} and {.items.2.quantity} {.items.2.unit} of "
     "{.items.2.ingredient}.",
-)  # fmt: skip
+)
 def get_ingredients(state: State, recipe_id: str, servings: int = 4) -> dict[str, Any]:
     """Ingredients of a recipe with quantities for a number of servings, by the recipe's id."""
     BOOK.name(state, recipe_id)
@@ -129,7 +132,7 @@ def get_cooking_times(state: State, recipe_id: str) -> dict[str, Any]:
 @COOKING.tool(
     params={
         "food": INGREDIENT("Name of the food."),
-        "grams": integer(1, 5000, 25, words=("grams", "much", "amount", "weight"))("Weight in grams."),
+        "grams": integer(1, 5000, 25, words=("grams", "amount", "weight"))("Weight in grams."),
     },
     returns={"food": NAME, "calories": integer(0, 50_000), "protein_g": integer(0, 5000)},
     asks=(
@@ -168,8 +171,8 @@ def find_substitute(state: State, ingredient: str) -> dict[str, Any]:
 
 @COOKING.tool(
     params={
-        "list_name": LISTS("Which shopping list."),
-        "items": array(text(INGREDIENTS), 1, 12)("Things to buy.")
+        "list_name": LISTS("Name of the shopping list."),
+        "items": array(text(INGREDIENTS), 1, 12)("Things to buy."),
     },
     returns={"list_name": LISTS, "count": integer(0, 100_000)},
     asks=(
@@ -179,7 +182,7 @@ def find_substitute(state: State, ingredient: str) -> dict[str, Any]:
     reply="I added that; your {list_name} list now has {.count} entries.",
     vague=("Add {items} to one of my shopping lists.",),
     writes=True,
-)  # fmt: skip
+)
 def add_to_shopping_list(state: State, list_name: str, items: list[str]) -> dict[str, Any]:
     """Add things to a named shopping list."""
     entries = table(state, "shopping lists").setdefault(list_name, [])
@@ -188,7 +191,7 @@ def add_to_shopping_list(state: State, list_name: str, items: list[str]) -> dict
 
 
 @COOKING.tool(
-    params={"list_name": LISTS("Which shopping list.")},
+    params={"list_name": LISTS("Name of the shopping list.")},
     returns={"list_name": LISTS, "items": array(text(max_length=80), 0, 500)},
     asks=(),
     reply="The {list_name} list holds {.items}.",
@@ -216,19 +219,22 @@ COOKING.recipe(
         "How long does {dish} have to be in the oven, and how hot?",
         "What are the preparation and oven times for {dish}?",
     ),
-    reply="{dish} takes {t.preparation_minutes} minutes to prepare and {t.oven_minutes} minutes at {t.oven_celsius} °C.",
+    reply="{dish} takes {t.preparation_minutes} minutes to prepare and {t.oven_minutes} minutes at {t.oven_celsius} "
+    "°C.",
 )
+_ALL_THREE = [f"@i.items.{position}.ingredient" for position in range(3)]
 COOKING.recipe(
     ("s", "search_recipes", {"ingredient": "$ingredient", "diet": "$diet"}),
     ("i", "get_ingredients", {"recipe_id": "@s.recipe_id"}),
-    ("a", "add_to_shopping_list", {"list_name": "$list_name", "items": ["@i.items.0.ingredient", "@i.items.1.ingredient", "@i.items.2.ingredient"]}),
+    ("a", "add_to_shopping_list", {"list_name": "$list_name", "items": _ALL_THREE}),
     asks=(
         "Pick a {diet} recipe with {ingredient} and put all its ingredients on my {list_name} shopping list.",
-        "Find something {diet} to cook with {ingredient}, then add every ingredient of it to the {list_name} shopping list.",
+        "Find something {diet} to cook with {ingredient}, then add every ingredient of it to the {list_name} "
+        "shopping list.",
     ),
     reply="I chose {s.dish} and added {i.items.0.ingredient}, {i.items.1.ingredient} and {i.items.2.ingredient}; the "
     "{list_name} list now has {a.count} entries.",
-)  # fmt: skip
+)
 COOKING.recipe(
     ("s", "find_substitute", {"ingredient": "$ingredient"}),
     ("n", "get_nutrition", {"food": "@s.substitute", "grams": "$grams"}),
@@ -236,7 +242,8 @@ COOKING.recipe(
         "What can I take instead of {ingredient}, and how many calories do {grams} grams of that have?",
         "Find a substitute for {ingredient} and tell me the nutrition of {grams} g of the substitute.",
     ),
-    reply="Use {s.substitute} instead of {ingredient}: {grams} g of it have {n.calories} calories and {n.protein_g} g of "
+    reply="Use {s.substitute} instead of {ingredient}: {grams} g of it have {n.calories} calories and {n.protein_g} "
+    "g of "
     "protein.",
 )
 COOKING.recipe(

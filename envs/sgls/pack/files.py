@@ -13,10 +13,14 @@ STORE = Domain("files")
 
 INDEX = Named.of("FIL", "file", FILES)
 FILE_ID = identifier("FIL", INDEX.ids.sample, words=("file",))
-FILE_NAME = name(FILES, words=("file", "name", "which"))
+FILE_NAME = name(FILES, words=("file", "name"))
 FOLDER = enum(*FOLDERS, words=("folder", "where"))
 ROLE = enum("viewer", "editor", "owner", words=("role", "right", "access"))
 FORMAT = enum("pdf", "csv", "html", "txt", say={f: f.upper() for f in ("pdf", "csv", "html", "txt")}, words=("format",))
+NOTE_TITLE = text(
+    tuple(f"{word} notes" for word in ("kitchen", "garden", "travel", "office", "music", "reading")),
+    words=("title", "name"),
+)
 NOTES = Ids("NOT", "note", 0)
 LINKS = Ids("LNK", "link", 0)
 JOBS = Ids("JOB", "job", 0)
@@ -154,8 +158,8 @@ def convert_file(state: State, file_id: str, format: str) -> dict[str, Any]:
 
 @STORE.tool(
     params={
-        "title": text(tuple(f"{word} notes" for word in ("kitchen", "garden", "travel", "office", "music", "reading")), words=("title", "name"))("Title of the note."),
-        "content": text(PHRASES, 2000, words=("text", "content", "say", "write"))("Text of the note."),
+        "title": NOTE_TITLE("Title of the note."),
+        "content": text(PHRASES, 2000, words=("text", "content", "write"))("Text of the note."),
         "tags": array(text(("urgent", "idea", "someday", "family")), 1, 5, 2)("Tags.").optional(None),
     },
     returns={"note_id": identifier("NOT"), "title": NAME, "characters": integer(0, 3000)},
@@ -166,7 +170,7 @@ def convert_file(state: State, file_id: str, format: str) -> dict[str, Any]:
     reply='The note "{.title}" is saved as {.note_id}.',
     vague=('Save a new note called "{title}".',),
     writes=True,
-)  # fmt: skip
+)
 def write_note(state: State, title: str, content: str, tags: list[str] | None = None) -> dict[str, Any]:
     """Save a new note with a title and a text."""
     note_id = NOTES.fresh(state, title, content)
@@ -261,9 +265,9 @@ STORE.recipe(
     ("c", "convert_file", {"file_id": "@f.file_id", "format": "$format"}),
     ("s", "share_file", {"file_id": "@f.file_id", "person": "$person"}),
     asks=(
-        "Convert {file_name} to {format}, and let {person} view the original.",
-        "{person} may look at {file_name}; please also convert that file to {format}.",
+        "Convert {file_name} to {format}, and share the original with {person}.",
+        "Share {file_name} with {person}; please also convert that file to {format}.",
     ),
-    reply="{c.output_name} is being made by {c.job_id}, and {s.person} can view {file_name} until {s.expires}.",
+    reply="{c.output_name} is being made by {c.job_id}, and {file_name} is shared with {s.person} until {s.expires}.",
 )
 STORE.resemble("find_file", "get_file_info", "read_file")

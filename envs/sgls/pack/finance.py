@@ -13,7 +13,7 @@ FINANCE = Domain("finance")
 #: invented currencies and how many of them one unit of account buys, roughly
 CURRENCIES = {"ARN": 1.0, "BLM": 7.4, "CRO": 0.85, "DOR": 118.0, "FLN": 4.2, "KRA": 10.6, "LIR": 1.6, "TAL": 22.5}
 CURRENCY = enum(*CURRENCIES, words=("currency",))
-AMOUNT = number(0.01, 1_000_000, 0.5, words=("amount", "much", "money", "sum"))
+AMOUNT = number(0.01, 1_000_000, 0.5, words=("amount", "money", "sum"))
 TICKERS = {company: company[:2].upper() + company.split()[1][:2].upper() for company in COMPANIES}
 _COMPANY = {ticker: company for company, ticker in TICKERS.items()}
 TICKER = enum(*_COMPANY, words=("ticker", "share", "symbol", "stock", "company"))
@@ -147,7 +147,7 @@ def get_dividend(state: State, ticker: str) -> dict[str, Any]:
 
 @FINANCE.tool(
     params={
-        "principal": integer(1000, 2_000_000, 500, words=("amount", "much", "principal", "borrow"))("Amount borrowed."),
+        "principal": integer(1000, 2_000_000, 500, words=("amount", "principal", "borrow"))("Amount borrowed."),
         "annual_rate": number(0, 20, 0.25, words=("rate", "interest"))("Yearly interest in percent."),
         "years": integer(1, 40, words=("years", "long", "term"))("Term in years."),
     },
@@ -173,19 +173,19 @@ def compute_loan(state: State, principal: int, annual_rate: float, years: int) -
 @FINANCE.tool(
     params={
         "owner": PERSON("Full name of the account's owner."),
-        "kind": enum(*KINDS, words=("kind", "type", "which"))("Kind of account.").optional("checking"),
+        "kind": enum(*KINDS, words=("kind", "type"))("Kind of the account."),
     },
     returns={"account_id": ACCOUNT_ID, "owner": NAME, "opened": DATE},
     asks=(
-        "What is the id of {owner}'s account?",
+        "What is the id of {owner}'s {kind} account?",
         "Find the {kind} account of {owner}.",
         "When was the {kind} account of {owner} opened, and what's its id?",
     ),
-    reply="The account of {owner} is {.account_id}, opened on {.opened}.",
+    reply="The {kind} account of {owner} is {.account_id}, opened on {.opened}.",
     vague=("Find the id of the {kind} account for me.",),
 )
-def find_account(state: State, owner: str, kind: str = "checking") -> dict[str, Any]:
-    """Find the account of a person: its id and opening day. Gives no balance."""
+def find_account(state: State, owner: str, kind: str) -> dict[str, Any]:
+    """Find the account of a person by owner and kind: its id and opening day. Gives no balance."""
     index = OWNERS.ids.decode(state, OWNERS.id(state, owner, "owner"))
     account_id = ACCOUNTS.encode(state, index * len(KINDS) + KINDS.index(kind))
     dice = Dice(state, "opened", account_id)
@@ -288,8 +288,8 @@ FINANCE.recipe(
     reply="The {kind} account of {owner} ({a.account_id}) holds {b.balance}.",
 )
 FINANCE.recipe(
-    ("a", "find_account", {"owner": "$payer"}),
-    ("b", "find_account", {"owner": "$payee"}),
+    ("a", "find_account", {"owner": "$payer", "kind": "checking"}),
+    ("b", "find_account", {"owner": "$payee", "kind": "checking"}),
     ("t", "transfer_money", {"from_account": "@a.account_id", "to_account": "@b.account_id", "amount": "$amount"}),
     asks=(
         "Transfer {amount} from the checking account of {payer} to that of {payee}.",
@@ -308,7 +308,7 @@ FINANCE.recipe(
     reply="A share of {company} ({t.ticker}) costs {p.price} ARN, which is {c.converted} {target}.",
 )
 FINANCE.recipe(
-    ("a", "find_account", {"owner": "$owner"}),
+    ("a", "find_account", {"owner": "$owner", "kind": "checking"}),
     ("b", "get_balance", {"account_id": "@a.account_id"}),
     ("c", "convert_currency", {"amount": "@b.balance", "source": "$source", "target": "$target"}),
     asks=(

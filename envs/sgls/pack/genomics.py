@@ -15,7 +15,7 @@ GENES = tuple(
     for stem in ("ABRX", "CALD", "DUNM", "FARO", "KESR", "LINQ", "PELG", "TAVR")
     for number in range(1, 10)
 )
-GENE = name(GENES, words=("gene", "symbol", "which"))
+GENE = name(GENES, words=("gene", "symbol"))
 INDEX = Named.of("GEN", "gene", GENES)
 GENE_ID = identifier("GEN", INDEX.ids.sample, words=("gene",))
 TISSUES = ("brain", "heart", "kidney", "liver", "lung", "muscle")
@@ -156,7 +156,7 @@ def predict_variant_effect(state: State, gene_id: str, position: int, change: st
 
 
 @GENOMICS.tool(
-    params={"sequence": SEQUENCE("DNA, letters ACGT.")},
+    params={"sequence": SEQUENCE("DNA sequence, letters ACGT.")},
     returns={"gc_percent": number(0, 100), "length": integer(1, 3000)},
     asks=("What is the GC content of {sequence}?", "Compute the GC percentage and the length of {sequence}."),
     reply="The sequence has {.length} bases and a GC content of {.gc_percent} percent.",
@@ -169,7 +169,7 @@ def compute_gc_content(state: State, sequence: str) -> dict[str, Any]:
 
 
 @GENOMICS.tool(
-    params={"sequence": SEQUENCE("DNA, letters ACGT.")},
+    params={"sequence": SEQUENCE("DNA sequence, letters ACGT.")},
     returns={"sequence": SEQUENCE},
     asks=("What is the reverse complement of {sequence}?", "Give me the opposite strand of {sequence}, read 5' to 3'."),
     reply="The reverse complement is {.sequence}.",
@@ -181,7 +181,7 @@ def reverse_complement(state: State, sequence: str) -> dict[str, Any]:
 
 @GENOMICS.tool(
     params={
-        "sequence": SEQUENCE("DNA, letters ACGT."),
+        "sequence": SEQUENCE("DNA sequence, letters ACGT."),
         "frame": integer(1, 3, words=("frame",))("Reading frame.").optional(1),
     },
     returns={"protein": Param({"type": "string", "pattern": "^[A-Z*]*$", "maxLength": 1000}, "name")},
@@ -238,7 +238,7 @@ GENOMICS.recipe(
     ("t", "translate_dna", {"sequence": "@r.sequence"}),
     asks=(
         "Translate the reverse complement of {sequence} into protein.",
-        "Which protein does the opposite strand of {sequence} encode, in its first frame?",
+        "Which protein does the opposite strand of {sequence} encode?",
     ),
     reply="The reverse complement is {r.sequence}, which encodes {t.protein}.",
 )

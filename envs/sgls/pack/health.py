@@ -11,9 +11,9 @@ from .params import DATE, NAME, TIME, array, enum, identifier, integer, name, nu
 HEALTH = Domain("health")
 
 MEDICINES = ("Amorex", "Bralin", "Cetrovan", "Doxamil", "Ferrotab", "Levacin", "Nordipan", "Telmizol")
-MEDICINE = name(MEDICINES, words=("medicine", "drug", "which", "what"))
+MEDICINE = name(MEDICINES, words=("medicine", "drug"))
 ACTIVITIES = {"running": 9.8, "cycling": 7.5, "swimming": 8.3, "hiking": 6.0, "rowing": 7.0, "yoga": 2.5}
-ACTIVITY = enum(*ACTIVITIES, words=("activity", "sport", "what"))
+ACTIVITY = enum(*ACTIVITIES, words=("activity", "sport"))
 KILOGRAMS = replace(
     number(20, 400, words=("weight", "weigh", "heavy", "kilograms", "kg")), sample=number(44, 120, 0.5).sample
 )
@@ -46,7 +46,7 @@ def log_weight(state: State, date: str, kilograms: float) -> dict[str, Any]:
 
 
 @HEALTH.tool(
-    params={"date": DATE("The day, YYYY-MM-DD.")},
+    params={"date": DATE("Day, YYYY-MM-DD.")},
     returns={"date": DATE, "kilograms": number(0, 500)},
     asks=(
         "What did I weigh on {date}?",
@@ -95,7 +95,8 @@ def log_workout(state: State, date: str, activity: str, minutes: int, start: str
         "How many hours did I sleep before {date}, and when did I fall asleep?",
         "Show my sleep record for {date}.",
     ),
-    reply="In the night to {date} you slept {.hours} hours from {.fell_asleep}, {.deep_sleep_percent} percent of it deep sleep.",
+    reply="In the night to {date} you slept {.hours} hours from {.fell_asleep}, {.deep_sleep_percent} percent of it "
+    "deep sleep.",
     vague=("How did I sleep that night?",),
 )
 def get_sleep(state: State, date: str) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def get_sleep(state: State, date: str) -> dict[str, Any]:
 
 @HEALTH.tool(
     params={
-        "date": DATE("The day, YYYY-MM-DD."),
+        "date": DATE("Day, YYYY-MM-DD."),
         "phase": enum("resting", "exercise", "whole_day", words=("phase", "when"))("Part of the day.").optional(
             "whole_day"
         ),
@@ -247,8 +248,8 @@ HEALTH.recipe(
     ("h", "get_heart_rate", {"date": "$date"}),
     ("w", "get_weight", {"date": "$date"}),
     asks=(
-        "Summarise my {date}: the sleep before it, the heart rate over the whole day, and my weight.",
-        "For {date} I want hours slept, average heart rate of the day and logged weight.",
+        "Summarise my {date}: the sleep before it, the average heart rate, and my weight.",
+        "For {date} I want hours slept, average heart rate and logged weight.",
     ),
     reply="On {date}: {s.hours} hours of sleep, {h.mean_bpm} beats a minute on average, {w.kilograms} kg.",
 )
@@ -268,5 +269,6 @@ HEALTH.recipe(
         "What is the highest daily dose of {medicine}? Also remind me to take it every day at {times}.",
         "Make me a plan to take {medicine} daily at {times}, and look up how it should be dosed.",
     ),
-    reply="At most {d.max_mg_per_day} mg of {medicine} a day, {d.with_food}. The plan is {p.plan_id} with {p.doses} doses.",
+    reply="At most {d.max_mg_per_day} mg of {medicine} a day, {d.with_food}. The plan is {p.plan_id} with {p.doses} "
+    "doses.",
 )

@@ -12,7 +12,7 @@ from .words import BOOKS, PEOPLE
 LIBRARY = Domain("library")
 
 BRANCHES = ("central", "harbour", "hillside", "riverside")
-BRANCH = enum(*BRANCHES, say={b: f"{b} branch" for b in BRANCHES}, words=("branch", "library", "where", "which"))
+BRANCH = enum(*BRANCHES, say={b: f"{b} branch" for b in BRANCHES}, words=("branch", "library", "where"))
 CATALOGUE = Named.of("BOK", "book", BOOKS)
 MEMBERS = Named.of("MEM", "library member", PEOPLE)
 LOANS_EACH = 3
@@ -21,7 +21,7 @@ RESERVATIONS = Ids("RSV", "reservation", 0)
 BOOK_ID = identifier("BOK", CATALOGUE.ids.sample, words=("book",))
 MEMBER_ID = identifier("MEM", MEMBERS.ids.sample, words=("member",))
 LOAN_ID = identifier("LON", LOANS.sample, words=("loan",))
-_BOOK_TITLE = name(BOOKS, words=("title", "book", "which"))
+_BOOK_TITLE = name(BOOKS, words=("title", "book"))
 
 
 def _author(state: State, title: str) -> str:
@@ -162,10 +162,11 @@ def _lent(state: State, book_id: str, branch: str) -> bool:
     vague=("Reserve book {book_id} for member {member_id}, to be picked up at a branch.",),
     rescue=(
         "Reserve book {book_id} for member {member_id} at the {branch}, or at whichever branch they offer instead.",
-        "Member {member_id} would like {book_id} from the {branch}. If it can't be had there, use the branch they suggest.",
+        "Member {member_id} would like {book_id} from the {branch}. If it can't be had there, use the branch they "
+        "suggest.",
     ),
     writes=True,
-)  # fmt: skip
+)
 def reserve_book(state: State, book_id: str, member_id: str, branch: str) -> dict[str, Any]:
     """Reserve a book for a member at a branch, by their ids. Refused with another branch if all copies are lent."""
     title = CATALOGUE.name(state, book_id)

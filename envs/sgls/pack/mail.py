@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from .base import Dice, Domain, Ids, Named, State, known, refuse, table
-from .params import DATE, NAME, PERSON, TEXT, Param, array, enum, identifier, integer, text
+from .params import ALL_DAYS, DATE, NAME, PERSON, TEXT, Param, array, enum, identifier, integer, text
 from .words import PEOPLE, PHRASES, STREETS, SUBJECTS
 
 MAIL = Domain("mail")
 
 BOOK = Named.of("CON", "contact", PEOPLE)
-MESSAGES_EACH = 2
-INBOX = Ids("MSG", "message", len(PEOPLE) * MESSAGES_EACH)
+INBOX = Ids("MSG", "message", len(PEOPLE))
 CONTACT_ID = identifier("CON", BOOK.ids.sample, words=("contact",))
 MESSAGE_ID = identifier("MSG", INBOX.sample, words=("message", "mail"))
 SUBJECT = text(SUBJECTS, words=("subject", "about", "topic"))
-BODY = text(PHRASES, max_length=1000, words=("text", "say", "write", "content"))
+BODY = text(PHRASES, max_length=1000, words=("text", "write", "content"))
+SHORT_TEXT = text(PHRASES, 160, words=("text", "write"))
 PRIORITY = enum("low", "normal", "high", words=("priority",))
-LABEL = enum("work", "private", "invoices", "later", words=("label", "folder", "which"))
-_DATES = tuple(f"2025-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 29))
+LABEL = enum("work", "private", "invoices", "later", words=("label", "folder"))
 
 
 def _address(state: State, person: str) -> str:
@@ -114,7 +113,7 @@ def send_email(
 
 
 @MAIL.tool(
-    params={"sender": PERSON("Full name of the sender."), "newest": integer(1, MESSAGES_EACH)("1 for the newest message, 2 for the one before.").optional(1)},
+    params={"sender": PERSON("Full name of the sender.")},
     returns={"message_id": MESSAGE_ID, "subject": NAME, "received": DATE},
     asks=(
         "What was the latest e-mail from {sender} about?",
@@ -123,14 +122,13 @@ def send_email(
     ),
     reply='The latest mail of {sender} is {.message_id}, "{.subject}", received on {.received}.',
     vague=("Find the newest mail of my colleague in the inbox.",),
-)  # fmt: skip
-def search_inbox(state: State, sender: str, newest: int = 1) -> dict[str, Any]:
+)
+def search_inbox(state: State, sender: str) -> dict[str, Any]:
     """Search the latest message of a sender in the inbox: id, subject and date. Gives no text."""
     sender = known(PEOPLE, sender, "sender", "sender")
-    message_id = INBOX.encode(state, PEOPLE.index(sender) * MESSAGES_EACH + newest - 1)
-    dice = Dice(state, "received", sender)
-    dates = sorted((dice.choice(_DATES), dice.choice(_DATES)), reverse=True)
-    return {"message_id": message_id, "subject": _subject(state, message_id), "received": dates[newest - 1]}
+    message_id = INBOX.encode(state, PEOPLE.index(sender))
+    received = Dice(state, "received", sender).choice(ALL_DAYS)
+    return {"message_id": message_id, "subject": _subject(state, message_id), "received": received}
 
 
 def _subject(state: State, message_id: str) -> str:
@@ -202,7 +200,7 @@ def label_message(state: State, message_id: str, label: str) -> dict[str, Any]:
 
 
 @MAIL.tool(
-    params={"phone": PHONE("Phone number, as 012-345678."), "body": text(PHRASES, 160, words=("text", "say", "write"))("Text, 160 characters at most.")},
+    params={"phone": PHONE("Phone number, as 012-345678."), "body": SHORT_TEXT("Text, 160 characters at most.")},
     returns={"sms_id": identifier("SMS"), "parts": integer(1, 4)},
     asks=(
         'Text {phone}: "{body}".',
@@ -211,7 +209,7 @@ def label_message(state: State, message_id: str, label: str) -> dict[str, Any]:
     reply="The text message {.sms_id} to {phone} is sent.",
     vague=('Send the SMS "{body}", please.', "Send a text message to {phone}."),
     writes=True,
-)  # fmt: skip
+)
 def send_sms(state: State, phone: str, body: str) -> dict[str, Any]:
     """Send a short text message to a phone number."""
     sms_id = SMS.fresh(state, phone, body)

@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from .base import Dice, Domain, Ids, State, known, refuse
-from .params import CITY, NAME, TIME, Param, enum, identifier, integer, name, number, record
+from .params import CITY, NAME, TIME, Param, enum, flag, identifier, integer, name, number, record
 from .words import CITIES, STREETS
 
 MAPS = Domain("maps")
 
-MODES = enum("driving", "cycling", "walking", "transit", say={"transit": "public transport"}, words=("mode", "means"))
+MODES = enum(
+    "driving",
+    "cycling",
+    "walking",
+    "transit",
+    say={"driving": "car", "cycling": "bicycle", "walking": "foot", "transit": "public transport"},
+    words=("mode", "means", "transport"),
+)
 KINDS = ("pharmacy", "bakery", "museum", "garage", "cafe", "bank", "dentist", "bookshop")
-KIND = enum(*KINDS, words=("kind", "place", "what"))
+KIND = enum(*KINDS, words=("kind", "place"))
+DAY_TYPE = enum("workday", "saturday", "sunday", say={"saturday": "Saturday", "sunday": "Sunday"}, words=("day",))
+PLUG = enum("type_2", "ccs", say={"type_2": "Type 2", "ccs": "CCS"}, words=("plug", "connector"))
 PLACES = Ids("PLC", "place", len(CITIES) * len(KINDS))
 PLACE_ID = identifier("PLC", PLACES.sample, words=("place",))
 STREET = name(STREETS, words=("street", "road", "where"))
@@ -41,7 +50,7 @@ _ENDS: dict[str, Param] = {"origin": CITY("City to start from."), "destination":
     ),
     reply="It is {.kilometres} km from {origin} to {destination}.",
     vague=("How far is it by road to {destination}?",),
-    instead=lambda **arguments: ("get_route", arguments),
+    instead=lambda **arguments: ("get_route", {**arguments, "mode": "driving"}),
 )
 def get_distance(state: State, origin: str, destination: str) -> dict[str, Any]:
     """Road distance between two cities in kilometres. Gives no time."""
@@ -49,18 +58,18 @@ def get_distance(state: State, origin: str, destination: str) -> dict[str, Any]:
 
 
 @MAPS.tool(
-    params={**_ENDS, "mode": MODES("Means of transport.").optional("driving")},
+    params={**_ENDS, "mode": MODES("Means of transport.")},
     returns={"minutes": integer(0, 1_000_000), "via": NAME},
     asks=(
-        "How long does the drive from {origin} to {destination} take?",
         "How long does it take from {origin} to {destination} by {mode}?",
-        "What's the travel time between {origin} and {destination}, {mode}, and via which road?",
+        "What's the travel time between {origin} and {destination} by {mode}, and via which road?",
+        "I go from {origin} to {destination} by {mode}. How many minutes do I need?",
     ),
-    reply="From {origin} to {destination} it takes {.minutes} minutes via {.via}.",
-    vague=("How long does the drive from {origin} take?",),
+    reply="From {origin} to {destination} by {mode} it takes {.minutes} minutes via {.via}.",
+    vague=("How long does it take from {origin} by {mode}?", "How long does it take from {origin} to {destination}?"),
     instead=lambda **arguments: ("get_route", arguments),
 )
-def get_travel_time(state: State, origin: str, destination: str, mode: str = "driving") -> dict[str, Any]:
+def get_travel_time(state: State, origin: str, destination: str, mode: str) -> dict[str, Any]:
     """Travel time in minutes and the main road between two cities, by means of transport."""
     distance = _kilometres(state, origin, destination)
     via = Dice(state, "via", *sorted((origin, destination))).choice(STREETS)
@@ -68,12 +77,12 @@ def get_travel_time(state: State, origin: str, destination: str, mode: str = "dr
 
 
 @MAPS.tool(
-    params={**_ENDS, "mode": MODES("Means of transport.").optional("driving")},
+    params={**_ENDS, "mode": MODES("Means of transport.")},
     returns={"kilometres": integer(0, 50_000), "minutes": integer(0, 1_000_000), "via": NAME},
     asks=(),
     reply="The route has {.kilometres} km and takes {.minutes} minutes via {.via}.",
 )
-def get_route(state: State, origin: str, destination: str, mode: str = "driving") -> dict[str, Any]:
+def get_route(state: State, origin: str, destination: str, mode: str) -> dict[str, Any]:
     """Distance in kilometres, travel time in minutes and the main road between two cities."""
     return {
         "kilometres": _kilometres(state, origin, destination),
@@ -82,17 +91,22 @@ def get_route(state: State, origin: str, destination: str, mode: str = "driving"
 
 
 @MAPS.tool(
-    params={"city": CITY("City name."), "kind": KIND("Kind of place."), "open_now": enum("yes", "no")("Only open ones.").optional("no")},
+    params={
+        "city": CITY("City name."),
+        "kind": KIND("Kind of place."),
+        "open_now": flag("open right now", "open or not")("Only open ones.").optional(False),
+    },
     returns={"place_id": PLACE_ID, "kind": KIND, "street": NAME},
     asks=(
         "Find a {kind} in {city}.",
         "Where is a {kind} in {city}? I need the place id and the street.",
         "I'm in {city} and looking for a {kind}.",
+        "Find a {kind} in {city} that is {open_now}.",
     ),
     reply="There is a {kind} in {city} at {.street} (place {.place_id}).",
     vague=("Find a {kind} near here.",),
-)  # fmt: skip
-def search_place(state: State, city: str, kind: str, open_now: str = "no") -> dict[str, Any]:
+)
+def search_place(state: State, city: str, kind: str, open_now: bool = False) -> dict[str, Any]:
     """Search the best place of a kind in a city: its id and street. Gives no opening hours and no phone."""
     city = known(CITIES, city, "city", "city")
     place_id = PLACES.encode(state, CITIES.index(city) * len(KINDS) + KINDS.index(kind))
@@ -116,7 +130,8 @@ def _street(state: State, place_id: str) -> str:
         "Give me address, phone and rating of place {place_id}.",
         "How do I reach {place_id} by phone, and where is it exactly?",
     ),
-    reply="Place {place_id} is at {.address.street} {.address.number} in {.address.city}; phone {.phone}, rated {.rating}.",
+    reply="Place {place_id} is at {.address.street} {.address.number} in {.address.city}; phone {.phone}, rated "
+    "{.rating}.",
 )
 def get_place_details(state: State, place_id: str) -> dict[str, Any]:
     """Address, phone and rating of a place, by its id."""
@@ -128,7 +143,7 @@ def get_place_details(state: State, place_id: str) -> dict[str, Any]:
 
 
 @MAPS.tool(
-    params={"place_id": PLACE_ID("Id of the place."), "day_type": enum("workday", "saturday", "sunday", say={"saturday": "Saturday", "sunday": "Sunday"}, words=("day",))("Kind of day.")},
+    params={"place_id": PLACE_ID("Id of the place."), "day_type": DAY_TYPE("Kind of day.")},
     returns={"place_id": PLACE_ID, "opens": TIME, "closes": TIME},
     asks=(
         "When is place {place_id} open on a {day_type}?",
@@ -136,7 +151,7 @@ def get_place_details(state: State, place_id: str) -> dict[str, Any]:
     ),
     reply="On a {day_type} place {place_id} is open from {.opens} to {.closes}.",
     vague=("When is place {place_id} open on that kind of day?",),
-)  # fmt: skip
+)
 def get_opening_hours(state: State, place_id: str, day_type: str) -> dict[str, Any]:
     """Opening hours of a place on a workday, Saturday or Sunday, by its id."""
     PLACES.decode(state, place_id)
@@ -188,7 +203,7 @@ def find_parking(state: State, city: str, hours: int) -> dict[str, Any]:
 
 
 @MAPS.tool(
-    params={"city": CITY("City name."), "plug": enum("type_2", "ccs", "chademo", say={"type_2": "Type 2", "ccs": "CCS", "chademo": "CHAdeMO"}, words=("plug", "connector"))("Plug of the car.")},
+    params={"city": CITY("City name."), "plug": PLUG("Plug of the car.")},
     returns={"street": NAME, "kilowatts": integer(1, 400), "price_per_kwh": number(0, 5)},
     asks=(
         "Where can I charge my electric car in {city}? I have a {plug} plug.",
@@ -196,7 +211,7 @@ def find_parking(state: State, city: str, hours: int) -> dict[str, Any]:
     ),
     reply="There is a {plug} charger at {.street} in {city}: {.kilowatts} kW at {.price_per_kwh} euros per kWh.",
     vague=("Where can I charge my electric car in {city}? It has an unusual plug.",),
-)  # fmt: skip
+)
 def find_charging_point(state: State, city: str, plug: str) -> dict[str, Any]:
     """Charging point for electric cars in a city, by plug: street, power and price."""
     city = known(CITIES, city, "city", "city")
@@ -240,7 +255,8 @@ MAPS.recipe(
     asks=(
         "Plan a visit to a {kind} in {city} on a {day_type}: its phone number and opening hours, and a car park for "
         "{hours} hours.",
-        "I'd like to go to a {kind} in {city} on a {day_type}. Find one with phone number and opening hours, and tell me "
+        "I'd like to go to a {kind} in {city} on a {day_type}. Find one with phone number and opening hours, and "
+        "tell me "
         "where in {city} to park for {hours} hours.",
     ),
     reply="The {kind} (phone {d.phone}) is open from {o.opens} to {o.closes}; park at {p.garage} for {p.fee} euros.",

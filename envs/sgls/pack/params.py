@@ -159,9 +159,9 @@ def flag(yes: str, no: str) -> Param:
 
 
 def integer(low: int, high: int, step: int = 1, words: Sequence[str] = ()) -> Param:
-    """An integer in [low, high]; users give multiples of `step`."""
+    """An integer in [low, high]; users give more than one, and multiples of `step`."""
     schema = {"type": "integer", "minimum": low, "maximum": high}
-    values = range(max(low, step) if low >= 0 else low, high + 1, step)
+    values = range(low if low < 0 else max(low, step, 2), high + 1, step)
     return Param(schema, "number", lambda rng, state: rng.choice(values), words=tuple(words))
 
 

@@ -19,7 +19,7 @@ LEAVES = Ids("LVE", "leave", 0)
 EMPLOYEE_ID = identifier("EMP", STAFF.ids.sample, words=("employee",))
 PROJECT_ID = identifier("PRJ", PLANS.ids.sample, words=("project",))
 TICKET_ID = identifier("TKT", TICKETS.sample, words=("ticket",))
-PROJECT = name(PROJECTS, words=("project", "which"))
+PROJECT = name(PROJECTS, words=("project",))
 PRIORITY = enum("low", "medium", "high", "critical", words=("priority", "urgent"))
 STATUS = enum("open", "in_progress", "blocked", "done", words=("status",))
 DEPARTMENTS = ("design", "engineering", "finance", "operations", "sales")
@@ -210,7 +210,7 @@ def list_tickets(state: State, project_id: str, status: str | None = None) -> di
 @WORK.tool(
     params={
         "project_id": PROJECT_ID("Id of the project."),
-        "title": text(TITLES, words=("title", "about", "what"))("What has to be done."),
+        "title": text(TITLES, words=("title", "about"))("Title: what has to be done."),
         "priority": PRIORITY("Priority.").optional("medium"),
         "labels": array(text(("bug", "customer", "mobile", "release")), 1, 5, 2)("Labels.").optional(None),
     },
@@ -266,7 +266,7 @@ def assign_ticket(state: State, ticket_id: str, employee_id: str) -> dict[str, A
     params={
         "employee_id": EMPLOYEE_ID("Id of the employee."),
         "project_id": PROJECT_ID("Id of the project."),
-        "hours": number(0.25, 24, 0.25, words=("hours", "long", "much"))("Hours worked."),
+        "hours": number(0.25, 24, 0.25, words=("hours", "long"))("Hours worked."),
         "date": DATE("Day of the work, YYYY-MM-DD."),
     },
     returns={"hours": number(0, 24), "total_hours": number(0, 100_000)},

@@ -17,7 +17,7 @@ ORDERS = Ids("ORD", "order", len(PEOPLE) * ORDERS_EACH)
 PRODUCT_ID = identifier("PRD", CATALOGUE.ids.sample, words=("product", "article"))
 CUSTOMER_ID = identifier("CUS", CUSTOMERS.ids.sample, words=("customer",))
 ORDER_ID = identifier("ORD", ORDERS.sample, words=("order",))
-PRODUCT = name(PRODUCTS, words=("product", "article", "what", "which"))
+PRODUCT = name(PRODUCTS, words=("product", "article"))
 QUANTITY = integer(1, 20, words=("many", "quantity", "number"))
 STATUS = enum("processing", "shipped", "out_for_delivery", "delivered", "cancelled")
 REASON = enum(
@@ -166,7 +166,9 @@ def track_order(state: State, order_id: str) -> dict[str, Any]:
             "Products and quantities."
         ),
         "ship_to": CITY("City of delivery."),
-        "note": text(("leave with the neighbour", "ring twice", "deliver after work"))("Note for the driver.").optional(None),
+        "note": text(("leave with the neighbour", "ring twice", "deliver after work"))("Note for the driver.").optional(
+            None
+        ),
     },
     returns={"order_id": ORDER_ID, "total": number(0, 1e7), "arrives_on": DATE},
     asks=(
@@ -175,13 +177,17 @@ def track_order(state: State, order_id: str) -> dict[str, Any]:
         "Place an order for {customer_id}: {items}. It goes to {ship_to}.",
     ),
     reply="Order {.order_id} is placed: {.total} euros, arriving in {ship_to} on {.arrives_on}.",
-    vague=("Order {items} for customer {customer_id}.", "Customer {customer_id} wants to order something to {ship_to}."),
+    vague=(
+        "Order {items} for customer {customer_id}.",
+        "Customer {customer_id} wants to order something to {ship_to}.",
+    ),
     rescue=(
-        "Order {items} for customer {customer_id} to {ship_to}. If there isn't enough in stock, take as many as there are.",
+        "Order {items} for customer {customer_id} to {ship_to}. If there isn't enough in stock, take as many as "
+        "there are.",
         "Place this order for {customer_id}: {items}, to {ship_to}. Reduce it to what is available if need be.",
     ),
     writes=True,
-)  # fmt: skip
+)
 def place_order(
     state: State, customer_id: str, items: list[dict[str, Any]], ship_to: str, note: str | None = None
 ) -> dict[str, Any]:
@@ -218,7 +224,7 @@ def place_order(
 
 
 @SHOP.tool(
-    params={"order_id": ORDER_ID("Id of the order."), "reason": REASON("Why it is sent back.")},
+    params={"order_id": ORDER_ID("Id of the order."), "reason": REASON("Reason of the return.")},
     returns={"order_id": ORDER_ID, "return_id": identifier("RET"), "refund": number(0, 1e7)},
     asks=(
         "I want to return order {order_id}: {reason}.",
@@ -325,6 +331,7 @@ SHOP.recipe(
         "Which is rated better, the {product} or the {other_product}? Give me the stars of both.",
         "Compare the customer reviews of the {product} and the {other_product}.",
     ),
-    reply="The {product} has {r.stars} stars from {r.reviews} reviews, the {other_product} {s.stars} stars from {s.reviews}.",
+    reply="The {product} has {r.stars} stars from {r.reviews} reviews, the {other_product} {s.stars} stars from "
+    "{s.reviews}.",
 )
 SHOP.resemble("cancel_order", "return_order", "track_order")

@@ -15,7 +15,7 @@ MATCHES = Ids("MAT", "match", len(TEAMS) * len(TEAMS))
 SEATS = Ids("SEA", "match ticket", 0)
 TEAM_ID = identifier("TEA", CLUBS.ids.sample, words=("team",))
 MATCH_ID = identifier("MAT", MATCHES.sample, words=("match",))
-TEAM = name(TEAMS, words=("team", "club", "which"))
+TEAM = name(TEAMS, words=("team", "club"))
 PLAYERS = PEOPLE[1::5]
 PLAYER = name(PLAYERS, words=("player", "who"))
 SEASON = year(2015, 2025, words=("season",))

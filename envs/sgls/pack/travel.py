@@ -46,10 +46,16 @@ def _flight(state: State, flight_id: str) -> dict[str, Any]:
     pair = FLIGHTS.decode(state, flight_id) // _FORTNIGHT
     dice = Dice(state, "flight", flight_id)
     hour, minute = dice.integer(5, 19), dice.integer(0, 55, 5)
-    return {"origin": CITIES[pair // _PLACES], "destination": CITIES[pair % _PLACES], "gate": dice.choice("ABCD")
-            + str(dice.integer(1, 40)), "departure": f"{hour:02}:{minute:02}",
-            "arrival": f"{hour + dice.integer(1, 4):02}:{dice.integer(0, 55, 5):02}", "price": dice.integer(59, 640),
-            "status": dice.choice(("on_time", "delayed", "boarding")), "baggage_kg": dice.choice((15, 20, 23, 30))}  # fmt: skip
+    return {
+        "origin": CITIES[pair // _PLACES],
+        "destination": CITIES[pair % _PLACES],
+        "gate": dice.choice("ABCD") + str(dice.integer(1, 40)),
+        "departure": f"{hour:02}:{minute:02}",
+        "arrival": f"{hour + dice.integer(1, 4):02}:{dice.integer(0, 55, 5):02}",
+        "price": dice.integer(59, 640),
+        "status": dice.choice(("on_time", "delayed", "boarding")),
+        "baggage_kg": dice.choice((15, 20, 23, 30)),
+    }
 
 
 @TRAVEL.tool(
@@ -66,9 +72,11 @@ def _flight(state: State, flight_id: str) -> dict[str, Any]:
     ),
     reply="The cheapest flight from {origin} to {destination} on {date} is {.flight_id}: it leaves at {.departure}, "
     "arrives at {.arrival} and costs {.price} euros.",
-    vague=("Find me the cheapest flight to {destination} on {date}.",
-           "Which is the cheapest flight from {origin} to {destination}?"),
-)  # fmt: skip
+    vague=(
+        "Find me the cheapest flight to {destination} on {date}.",
+        "Which is the cheapest flight from {origin} to {destination}?",
+    ),
+)
 def search_flights(state: State, origin: str, destination: str, date: str) -> dict[str, Any]:
     """Search the cheapest flight between two cities on a day. Books nothing."""
     origin, destination = _trip(origin, destination)
@@ -124,7 +132,8 @@ def get_baggage_allowance(state: State, flight_id: str, cabin: str = "economy") 
         "{passenger} wants to take flight {flight_id}, with {window_seat}. Please book it.",
         "Book {passenger} on {flight_id}, {cabin} class, with {window_seat}.",
     ),
-    reply="Flight {flight_id} is booked for {passenger}, seat {.seat}, for {.total} euros. The booking is {.booking_id}.",
+    reply="Flight {flight_id} is booked for {passenger}, seat {.seat}, for {.total} euros. The booking is "
+    "{.booking_id}.",
     vague=("Book a seat on flight {flight_id}, it's a present for a friend.",),
     writes=True,
 )
@@ -216,12 +225,18 @@ def _full(state: State, hotel_id: str, date: str) -> bool:
         "hotel_id": HOTEL_ID("Id of the hotel, as HTL-12345."),
         "guest": PERSON("Full name of the guest."),
         "check_in": DATE("Day of arrival, YYYY-MM-DD."),
-        "nights": NIGHTS("Number of nights.").optional(1),
+        "nights": NIGHTS("Number of nights."),
         "breakfast": flag("with breakfast", "without breakfast")("Include breakfast.").optional(False),
     },
-    returns={"booking_id": BOOKING_ID, "hotel_name": NAME, "check_in": DATE, "check_out": DATE, "total": integer(1, 200_000)},
+    returns={
+        "booking_id": BOOKING_ID,
+        "hotel_name": NAME,
+        "check_in": DATE,
+        "check_out": DATE,
+        "total": integer(1, 200_000),
+    },
     asks=(
-        "Book one night in hotel {hotel_id} for {guest}, arriving {check_in}.",
+        "Book {nights} nights in hotel {hotel_id} for {guest}, arriving {check_in}.",
         "Reserve hotel {hotel_id} from {check_in} for {nights} nights in the name of {guest}.",
         "{guest} needs a room in hotel {hotel_id} on {check_in}, {nights} nights, {breakfast}. Please book it.",
     ),
@@ -229,13 +244,15 @@ def _full(state: State, hotel_id: str, date: str) -> bool:
     "{.booking_id}.",
     vague=("Book a room in hotel {hotel_id} for {guest}, {nights} nights.",),
     rescue=(
-        "Book one night in hotel {hotel_id} for {guest} on {check_in}. If they are full, take the next day they have.",
-        "Reserve hotel {hotel_id} for {guest}, {nights} nights from {check_in} or from the next date that is available.",
+        "Book {nights} nights in hotel {hotel_id} for {guest} from {check_in}. If they are full, take the next day "
+        "they have.",
+        "Reserve hotel {hotel_id} for {guest}, {nights} nights from {check_in} or from the next date that is "
+        "available.",
     ),
     writes=True,
-)  # fmt: skip
+)
 def book_hotel(
-    state: State, hotel_id: str, guest: str, check_in: str, nights: int = 1, breakfast: bool = False
+    state: State, hotel_id: str, guest: str, check_in: str, nights: int, breakfast: bool = False
 ) -> dict[str, Any]:
     """Book a room in a hotel by the hotel's id. Refused with the next possible day if the hotel is full."""
     start = day(check_in)
@@ -288,12 +305,14 @@ TRAVEL.recipe(
     ("b", "book_flight", {"flight_id": "@s.flight_id", "passenger": "$guest"}),
     ("r", "book_hotel", {"hotel_id": "@h.hotel_id", "guest": "$guest", "check_in": "$date", "nights": "$nights"}),
     asks=(
-        "{guest} travels from {origin} to {destination} on {date} and stays {nights} nights. Book the cheapest flight and "
+        "{guest} travels from {origin} to {destination} on {date} and stays {nights} nights. Book the cheapest "
+        "flight and "
         "a hotel there, from the same day.",
         "Arrange a trip for {guest}: cheapest flight from {origin} to {destination} on {date}, and a hotel in "
         "{destination} for {nights} nights from that day. Book both.",
     ),
-    reply="{guest} flies with {s.flight_id} at {s.departure} (booking {b.booking_id}, {b.total} euros) and stays at the "
+    reply="{guest} flies with {s.flight_id} at {s.departure} (booking {b.booking_id}, {b.total} euros) and stays at "
+    "the "
     "{h.hotel_name} until {r.check_out} (booking {r.booking_id}, {r.total} euros).",
 )
 TRAVEL.recipe(

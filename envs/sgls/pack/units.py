@@ -18,18 +18,20 @@ VOLUMES = {"litre": 1.0, "millilitre": 0.001, "us_gallon": 3.785411784, "cup": 0
 SPEEDS = {"kilometre_per_hour": 1.0, "mile_per_hour": 1.609344, "knot": 1.852, "metre_per_second": 3.6}
 QUANTITIES = {"length": LENGTHS, "mass": MASSES, "volume": VOLUMES, "speed": SPEEDS}
 PLURALS = {
-    "foot": "feet", "inch": "inches", "us_gallon": "US gallons", "kilometre_per_hour": "kilometres per hour",
-    "mile_per_hour": "miles per hour", "metre_per_second": "metres per second",
-}  # fmt: skip
+    "foot": "feet",
+    "inch": "inches",
+    "us_gallon": "US gallons",
+    "kilometre_per_hour": "kilometres per hour",
+    "mile_per_hour": "miles per hour",
+    "metre_per_second": "metres per second",
+}
 _ALL = [unit for factors in QUANTITIES.values() for unit in factors]
-VALUE = replace(
-    number(0, 1_000_000, words=("value", "much", "many", "amount", "number")), sample=number(1, 500, 0.5).sample
-)
+VALUE = replace(number(0, 1_000_000, words=("value", "amount", "number")), sample=number(1, 500, 0.5).sample)
 RESULT = number(-1e10, 1e10)
 
 
 def _unit(names: Mapping[str, float] | list[str]) -> Param:
-    return enum(*names, say={name: PLURALS.get(name, f"{name}s") for name in names}, words=("unit", "into", "what"))
+    return enum(*names, say={name: PLURALS.get(name, f"{name}s") for name in names}, words=("unit",))
 
 
 def _convert(value: float, source: str, target: str, factors: Mapping[str, float]) -> dict[str, Any]:

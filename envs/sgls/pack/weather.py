@@ -13,8 +13,12 @@ WEATHER = Domain("weather")
 CONDITIONS = ("clear", "cloudy", "foggy", "rainy", "snowy", "stormy", "windy")
 UNITS = enum("celsius", "fahrenheit", say={"celsius": "degrees Celsius", "fahrenheit": "degrees Fahrenheit"})
 PLANTS = ("alder", "birch", "grass", "hazel", "mugwort", "ragweed")
-METRICS = {"air_pressure": (970, 1045, "hPa"), "humidity": (15, 100, "%"), "rainfall": (0, 60, "mm"),
-           "wind_speed": (0, 110, "km/h")}  # fmt: skip
+METRICS = {
+    "air_pressure": (970, 1045, "hPa"),
+    "humidity": (15, 100, "%"),
+    "rainfall": (0, 60, "mm"),
+    "wind_speed": (0, 110, "km/h"),
+}
 STATIONS = Named.of("WST", "weather station", CITIES)
 
 
@@ -147,8 +151,16 @@ def get_air_quality(state: State, city: str) -> dict[str, Any]:
 
 
 @WEATHER.tool(
-    params={"city": CITY("City name."), "plant": enum(*PLANTS, words=("plant", "pollen"))("Plant that makes the pollen.")},
-    returns={"city": NAME, "plant": enum(*PLANTS), "grains_per_m3": integer(0, 2000), "burden": enum("low", "medium", "high")},
+    params={
+        "city": CITY("City name."),
+        "plant": enum(*PLANTS, words=("plant", "pollen"))("Plant that makes the pollen."),
+    },
+    returns={
+        "city": NAME,
+        "plant": enum(*PLANTS),
+        "grains_per_m3": integer(0, 2000),
+        "burden": enum("low", "medium", "high"),
+    },
     asks=(
         "How bad is the {plant} pollen in {city}?",
         "I'm allergic to {plant}. What's the pollen count in {city}?",
@@ -156,7 +168,7 @@ def get_air_quality(state: State, city: str) -> dict[str, Any]:
     ),
     reply="The {plant} pollen burden in {city} is {.burden}, at {.grains_per_m3} grains per cubic metre.",
     vague=("How bad is the pollen in {city} for me? I'm allergic to just one plant.",),
-)  # fmt: skip
+)
 def get_pollen_count(state: State, city: str, plant: str) -> dict[str, Any]:
     """Pollen of one plant in the air of a city."""
     city = known(CITIES, city, "city", "city")
@@ -166,7 +178,7 @@ def get_pollen_count(state: State, city: str, plant: str) -> dict[str, Any]:
 
 
 @WEATHER.tool(
-    params={"city": CITY("City name."), "date": DATE("The day, YYYY-MM-DD.")},
+    params={"city": CITY("City name."), "date": DATE("Day, YYYY-MM-DD.")},
     returns={"city": NAME, "date": DATE, "sunrise": TIME, "sunset": TIME},
     asks=(
         "When does the sun rise and set in {city} on {date}?",
@@ -212,7 +224,7 @@ def find_weather_station(state: State, city: str) -> dict[str, Any]:
 @WEATHER.tool(
     params={
         "station_id": identifier("WST", STATIONS.ids.sample, words=("station",))("Id of the station, as WST-12345."),
-        "metric": enum(*METRICS, words=("measure", "metric", "reading"))("What is measured."),
+        "metric": enum(*METRICS, words=("measure", "metric", "reading"))("Metric that is wanted."),
     },
     returns={"station_id": identifier("WST"), "value": integer(0, 2000), "unit": enum("hPa", "%", "mm", "km/h")},
     asks=(
@@ -220,7 +232,7 @@ def find_weather_station(state: State, city: str) -> dict[str, Any]:
         "Read the {metric} from weather station {station_id}.",
         "Station {station_id}: what's the latest {metric}?",
     ),
-    reply="Station {station_id} reports a {metric} of {.value} {.unit}.",
+    reply="The {metric} at station {station_id} is {.value} {.unit}.",
     vague=("Get me the latest reading from weather station {station_id}, just the one measurement.",),
 )
 def get_station_reading(state: State, station_id: str, metric: str) -> dict[str, Any]:
@@ -238,7 +250,7 @@ WEATHER.recipe(
         "I need the latest {metric} measured by the station at {city}.",
         "Find the measuring station of {city} and read its {metric}.",
     ),
-    reply="The station in {city} ({s.station_id}) reports a {metric} of {r.value} {r.unit}.",
+    reply="The {metric} at the station in {city} ({s.station_id}) is {r.value} {r.unit}.",
 )
 WEATHER.recipe(
     ("s", "find_weather_station", {"city": "$city"}),

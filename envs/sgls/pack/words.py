@@ -19,7 +19,8 @@ PEOPLE = tuple(f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES
 
 CITIES = _split(
     "Aldermoor Brackenford Calvessa Dunreath Eastmarsh Farholm Glenhaven Harrowgate Iskarrow Jarlsund Kelderby "
-    "Lonsdorf Merrowick Northolm Orlevic Pendrell Quarrington Ravenshoe Stellmar Thornbury Ulverden Valmora Westerby Yarmuth "
+    "Lonsdorf Merrowick Northolm Orlevic Pendrell Quarrington Ravenshoe Stellmar Thornbury Ulverden Valmora Westerby "
+    "Yarmuth "
     "Zandvik Ambervale Birchwater Coldbrook Drummore Elmstead Foxcombe Greywick Hollowell Ironbridge Jarrow-on-Sea "
     "Kettmere Larkhill Millhaven Novaria-Alta Oakhaven"
 )

@@ -10,6 +10,15 @@ REGISTRATIONS: dict[str, dict] = {
         "entry_point": "toolcredit.envs.genome.env:GenomeToolSubsetEnv",
         "vector_entry_point": "toolcredit.envs.vector:genome_tool_subset",
     },
+    "SGLSToolCalling-v0": {
+        "entry_point": "toolcredit.envs.sgls.env:SGLSToolCallingEnv",
+        "vector_entry_point": "toolcredit.envs.vector:sgls_tool_calling",
+        "nondeterministic": True,
+    },
+    "SGLSToolCallingReplay-v0": {
+        "entry_point": "toolcredit.envs.sgls.env:SGLSReplayEnv",
+        "vector_entry_point": "toolcredit.envs.vector:sgls_tool_calling_replay",
+    },
 }
 
 

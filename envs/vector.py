@@ -25,6 +25,16 @@ def genome_tool_subset(num_envs: int = 1, **kwargs: Any) -> ThreadVectorEnv:
     return make_threaded("GenomeToolSubset-v0", num_envs, **kwargs)
 
 
+def sgls_tool_calling(num_envs: int = 1, **kwargs: Any) -> ThreadVectorEnv:
+    """`SGLSToolCalling-v0` as a vector environment; see `make_threaded`."""
+    return make_threaded("SGLSToolCalling-v0", num_envs, **kwargs)
+
+
+def sgls_tool_calling_replay(num_envs: int = 1, **kwargs: Any) -> ThreadVectorEnv:
+    """`SGLSToolCallingReplay-v0` as a vector environment; see `make_threaded`."""
+    return make_threaded("SGLSToolCallingReplay-v0", num_envs, **kwargs)
+
+
 def make_threaded(
     env_id: str, num_envs: int = 1, *, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **kwargs: Any
 ) -> ThreadVectorEnv:

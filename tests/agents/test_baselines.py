@@ -10,7 +10,6 @@ from toolcredit.agents.baselines import (
     OracleAgent,
     PromptedAgent,
     RandomAgent,
-    best_subsets,
 )
 from toolcredit.agents.check import check_agent
 from toolcredit.envs.table import RewardTable
@@ -108,11 +107,6 @@ def test_no_strategy_beats_the_ceilings(subset_bandit):
     )
     assert oracle == pytest.approx(rewards.max(axis=1).mean())
     assert fixed == pytest.approx(rewards.mean(axis=0).max())
-
-
-def test_ties_go_to_fewer_tools():
-    rewards = np.array([[0.0, 1.0, 1.0, 1.0], [0.3, 0.1 + 0.2, 0.3, 0.0], [0.0, 0.0, 0.0, 2.0]])
-    assert best_subsets(rewards).tolist() == [1, 0, 3]
 
 
 def test_prompted_agent_is_told_names_and_descriptions(env):

@@ -125,18 +125,16 @@ class Cassette:
 
 
 def _nearest(request: dict[str, Any], records: list[dict[str, Any]]) -> str | None:
-    """How the most similar recorded request differs."""
-    best: list[str] | None = None
-    for record in records:
-        differences = _differences(record, request)
-        if best is None or len(differences) < len(best):
-            best = differences
-    if best is None:
+    """How the recorded request with the most similar arguments differs; None without records."""
+    if not records:
         return None
-    return f"the nearest record has {'; '.join(best[:6])}" if best else "it is recorded, but not as often"
+    argued, others = min((_differences(record, request) for record in records), key=lambda d: (len(d[0]), len(d[1])))
+    differences = [*argued, *others][:6]
+    return f"the nearest record has {'; '.join(differences)}" if differences else "it is recorded, but not as often"
 
 
-def _differences(record: dict[str, Any], request: dict[str, Any]) -> list[str]:
+def _differences(record: dict[str, Any], request: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """What differs among the arguments, and what else."""
     found = []
     one, two = record["arguments"], request["arguments"]
     for name in sorted({*one, *two}):
@@ -146,11 +144,10 @@ def _differences(record: dict[str, Any], request: dict[str, Any]) -> list[str]:
             found.append(f"no argument {name}, here it is {shorten(two[name], 40)}")
         elif one[name] != two[name]:
             found.append(f"{name}={shorten(one[name], 40)}, here it is {shorten(two[name], 40)}")
-    if record["schema"] != request["schema"]:
-        found.append("another schema of the tool")
+    others = ["another schema of the tool"] if record["schema"] != request["schema"] else []
     if record["state"] != request["state"]:
-        found.append("another state (other calls before it, or another task)")
-    return found
+        others.append("another state (other calls before it, or another task)")
+    return found, others
 
 
 _open_cassettes: weakref.WeakValueDictionary[tuple[str, str, bool], Cassette] = weakref.WeakValueDictionary()

@@ -41,8 +41,8 @@ td.bar { min-width: 13rem; padding: .45rem .4rem; }
 .range b { top: .18rem; width: .64rem; height: .64rem; margin-left: -.32rem; border-radius: 50%; }
 .tag { font-size: .75rem; border: 1px solid var(--grid); border-radius: 1rem; padding: .05rem .5rem; margin-left: .4rem;
   color: var(--muted); font-weight: 400; }
-.heat td { text-align: center; min-width: 4.2rem; } .heat td:first-child, .heat th:first-child { text-align: left; }
-.heat td:first-child { white-space: normal; min-width: 14rem; } .heat th { text-align: center; }
+.heat td, .heat th { text-align: center; padding: .4rem .3rem; } .heat th { white-space: normal; }
+.heat td:first-child, .heat th:first-child { text-align: left; white-space: normal; min-width: 9rem; }
 .good { color: var(--good); } .bad { color: var(--bad); }
 details { border-top: 1px solid var(--line); padding: .6rem 0; } summary { cursor: pointer; font-weight: 600; }
 summary .muted { font-weight: 400; }
@@ -77,7 +77,11 @@ def table(header: Sequence[object], rows: Iterable[tuple[str, Sequence[object]]]
         class_: class of the table.
     """
     body = [
-        tag("tr", *(cell if str(cell).startswith("<td") else tag("td", cell) for cell in cells), class_=kind)
+        tag(
+            "tr",
+            *(cell if isinstance(cell, Html) and cell.startswith("<td") else tag("td", cell) for cell in cells),
+            class_=kind,
+        )
         for kind, cells in rows
     ]
     head = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in header)))

@@ -142,7 +142,7 @@ def dead_groups(data: ReportData) -> Section | None:
         "gradient from it. Closed form: Σ over reward classes of (probability of the class)^G, from the policy's own "
         "generation probabilities, malformed completions as one class. Observed: share of the groups sampled in "
         f"training, running mean over {SMOOTHED_OVER} updates. An exact learner samples no groups; its curve says what "
-        "a sampler would meet. By group size: the trained policies on the evaluated questions."
+        "a sampler would meet. By group size: the closed form on the evaluated questions."
     )
     return "dead-groups", "Dead groups", page.figure(figure("dead", panels, "Dead-group rates"), caption)
 
@@ -175,7 +175,8 @@ def families(data: ReportData) -> Section | None:
     for name, s in strategies.items():
         shares = [s["families"][family]["accuracy"] for family in names]
         rows.append(("own" if name in own else "", [name, *(page.heat_cell(a, _percent(a)) for a in shares)]))
-    header = ["strategy", *(f"{family} ({sizes[family]['n']})" for family in names)]
+    labels = [_breakable(family) for family in names]
+    header = ["strategy", *(Html(f"{label} ({sizes[f]['n']})") for f, label in zip(names, labels, strict=True))]
     parts = [tag("h3", "Accuracy"), page.table(header, rows, class_="heat")]
     for name in own:
         parts += [tag("h3", f"Subsets that {name} calls"), _subset_map(strategies[name]["families"], names)]
@@ -197,7 +198,7 @@ def _subset_map(by_family: Mapping[str, Any], names: Sequence[str], most: int = 
     if left:
         rest = f"{len(subsets) - most} other subsets, {left} questions together"
         rows.append(("", [rest, *[""] * len(names)]))
-    return page.table(["tools", *names], rows, class_="heat")
+    return page.table(["tools", *map(_breakable, names)], rows, class_="heat")
 
 
 def spent(data: ReportData) -> Section | None:
@@ -270,6 +271,11 @@ SECTIONS = (
 def _own(data: ReportData) -> list[str]:
     """Strategies that are measured, as opposed to references."""
     return [name for name in data.evaluation["strategies"] if name not in REFERENCES]
+
+
+def _breakable(name: str) -> Html:
+    """A name that may be broken after each underscore: column heads are narrow."""
+    return Html(page.escape(name).replace("_", "_<wbr>"))
 
 
 def _noted(content: Html, note: str) -> Html:

@@ -214,7 +214,7 @@ def reference_agents(table: RewardTable | None = None) -> dict[str, Agent]:
 
 
 def examples(env: gym.Env, evaluation: Evaluation, strategy: str, limit: int = 3) -> list[Example]:
-    """The first few questions that the tools of `strategy` rescued and broke, with their evidence.
+    """A few questions that the tools of `strategy` rescued and broke, with their evidence; one of each family first.
 
     Args:
         env: the environment of the evaluation; one that answers from a table has no evidence to show.
@@ -224,15 +224,17 @@ def examples(env: gym.Env, evaluation: Evaluation, strategy: str, limit: int = 3
     """
     found = []
     for kind, right in (("rescued", True), ("broken", False)):
-        pairs = zip(evaluation.records[strategy], evaluation.records["none"], strict=True)
         decided = [
             (chosen, without)
-            for chosen, without in pairs
-            if chosen.correct != without.correct
-            and bool(chosen.correct) == right
-            and not (chosen.error or without.error)
+            for chosen, without in zip(evaluation.records[strategy], evaluation.records["none"], strict=True)
+            if chosen.correct == right != without.correct and chosen.error is None and without.error is None
         ]
-        found += [_example(env, kind, strategy, chosen, without) for chosen, without in decided[:limit]]
+        seen = Counter[str]()
+        turns = []
+        for number, (chosen, _) in enumerate(decided):
+            turns.append((seen[chosen.family], number))
+            seen[chosen.family] += 1
+        found += [_example(env, kind, strategy, *decided[number]) for _, number in sorted(turns)[:limit]]
     return found
 
 

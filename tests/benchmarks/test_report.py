@@ -11,8 +11,8 @@ from toolcredit.errors import RunError
 
 pytest.importorskip("matplotlib")
 
-HOSTILE = "</td><script>alert('x')</script>&\"$\\frac{"
-VOID = {"meta", "path", "use", "rect", "line", "br", "img", "link", "input"}
+HOSTILE = "<td></td><script>alert('x')</script>&\"$\\frac{"
+VOID = {"meta", "path", "use", "rect", "line", "br", "img", "link", "input", "wbr"}
 
 
 class Reader(HTMLParser):

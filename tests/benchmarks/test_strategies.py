@@ -187,6 +187,12 @@ def test_examples(evaluation, env):
     assert examples(env, evaluation, "none") == []
 
 
+def test_examples_are_of_different_families_first(subset_bandit):
+    env = subset_bandit([[1, 0]] * 5, ["a", "a", "b", "a", "b"])
+    evaluation = evaluate(env, {"ruler": Ruler(), **reference_agents()})
+    assert [e.id for e in examples(env, evaluation, "ruler", limit=4)] == ["q0", "q2", "q1", "q4"]
+
+
 def test_refuses_other_environments():
     with pytest.raises(UsageError, match="is no text bandit"):
         evaluate(gym.make("CartPole-v1"), {"ruler": Ruler()})

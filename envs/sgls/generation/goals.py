@@ -160,6 +160,8 @@ def realise(recipe: Recipe, text: str, slots: Mapping[str, Any], state: dict[str
 
 
 def _make(goal: Goal, tool: str, arguments: dict[str, Any], needs: list[int], state: dict[str, Any]) -> dict[str, Any]:
+    if any(TOOLS[tool].params[key].default == value for key, value in arguments.items()):
+        return {"error": {}}  # a default that comes out of an answer: left out or given would both be right
     goal.calls.append(Call(tool, arguments))
     goal.needs.append(needs)
     other = TOOLS[tool].instead

@@ -230,3 +230,39 @@ ACROSS.recipe(
     ),
     reply='The {branch} opens at {h.opens}; "{title}" is in your calendar on {date} then ({c.event_id}).',
 )
+ACROSS.recipe(
+    ("p", "find_project", {"project": "$project"}),
+    ("s", "get_project_status", {"project_id": "@p.project_id"}),
+    ("c", "create_event", {"title": "$title", "date": "@s.deadline", "start": "$start"}),
+    asks=(
+        'When is {project} due? Put "{title}" into my calendar on that day at {start}.',
+        'Schedule "{title}" at {start} on the day of the deadline of {project}.',
+    ),
+    reply='{project} is due on {s.deadline}; "{title}" is in your calendar at {start} then ({c.event_id}).',
+)
+ACROSS.recipe(
+    ("s", "search_inbox", {"sender": "$sender"}),
+    ("r", "read_message", {"message_id": "@s.message_id"}),
+    ("n", "write_note", {"title": "$title", "content": "@r.text"}),
+    asks=(
+        'Save the text of the latest e-mail from {sender} as a note called "{title}".',
+        'Read the newest mail of {sender} and copy its text, unchanged, into a new note "{title}".',
+    ),
+    reply='The latest mail of {sender} says "{r.text}"; it is saved in the note "{n.title}" ({n.note_id}).',
+)
+ACROSS.recipe(
+    ("m", "find_contact", {"contact": "$contact"}),
+    ("f", "search_flights", _FLIGHT),
+    ("b", "book_flight", {"flight_id": "@f.flight_id", "passenger": "$contact"}),
+    ("e", "send_email", {"to": "@m.email", **_MAIL}),
+    asks=(
+        "Book the cheapest flight from {origin} to {destination} on {date} for {contact}, and e-mail {contact} the "
+        "subject "
+        '"{subject}" with the text "{body}".',
+        "{contact} flies from {origin} to {destination} on {date}: find and book the cheapest flight. Also write an "
+        "e-mail to "
+        '{contact}, subject "{subject}", text "{body}".',
+    ),
+    reply="Flight {f.flight_id} is booked for {contact} ({b.booking_id}, {b.total} euros), and the e-mail to {e.to} is "
+    "{e.status}.",
+)

@@ -353,4 +353,16 @@ CALENDAR.recipe(
     ),
     reply='Event {event_id} is on {g.date}; I booked "{title}" that day at {c.start} ({c.event_id}).',
 )
+CALENDAR.recipe(
+    ("g", "get_event", {"event_id": "$event_id"}),
+    ("l", "list_events", {"date": "@g.date"}),
+    ("f", "find_free_time", {"date": "@g.date", "duration_minutes": "$duration_minutes"}),
+    asks=(
+        "What else is in my calendar on the day of event {event_id}, and when am I free for {duration_minutes} "
+        "minutes then?",
+        "Look up the day of event {event_id}. List all events of that day and find me a gap of {duration_minutes} "
+        "minutes.",
+    ),
+    reply="Event {event_id} is on {g.date}. That day you have {l.titles}; you are free from {f.start} to {f.end}.",
+)
 CALENDAR.resemble("list_events", "find_event", "get_event", "find_free_time")

@@ -174,4 +174,14 @@ CINEMA.recipe(
     ),
     reply="The show of {film} in {city} costs {s.price} euros; renting it on {r.service} costs {r.rent}.",
 )
+CINEMA.recipe(
+    ("f", "find_film", {"film": "$film"}),
+    ("s", "find_show", {"film_id": "@f.film_id", "city": "$city", "date": "$date"}),
+    ("r", "get_film_rating", {"film_id": "@f.film_id"}),
+    asks=(
+        "When is {film} on in {city} on {date}, and what do critics think of it?",
+        "Find a show of {film} in {city} on {date} and the minimum age for that film.",
+    ),
+    reply="{film} is on at {s.starts} in {city}; critics give it {r.critics}, and the minimum age is {r.minimum_age}.",
+)
 CINEMA.resemble("find_film", "find_stream")

@@ -256,4 +256,17 @@ COOKING.recipe(
     reply="Your {list_name} list has {a.count} entries now: {r.items}.",
     after=("a<r",),
 )
+COOKING.recipe(
+    ("f", "find_recipe", {"dish": "$dish"}),
+    ("i", "get_ingredients", {"recipe_id": "@f.recipe_id", "servings": "$servings"}),
+    ("t", "get_cooking_times", {"recipe_id": "@f.recipe_id"}),
+    asks=(
+        "I want to cook {dish} for {servings} people. What do I need, and how hot and how long must the oven be on?",
+        "Give me ingredients for {servings} servings of {dish}, and its preparation and oven times.",
+    ),
+    reply="For {servings} servings of {dish} take {i.items.0.quantity} {i.items.0.unit} of {i.items.0.ingredient}, "
+    "{i.items.1.quantity} {i.items.1.unit} of {i.items.1.ingredient} and {i.items.2.quantity} {i.items.2.unit} of "
+    "{i.items.2.ingredient}; {t.preparation_minutes} minutes of preparation, {t.oven_minutes} minutes at "
+    "{t.oven_celsius} °C.",
+)
 COOKING.resemble("search_recipes", "find_recipe")

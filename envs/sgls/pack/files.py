@@ -270,4 +270,14 @@ STORE.recipe(
     ),
     reply="{c.output_name} is being made by {c.job_id}, and {file_name} is shared with {s.person} until {s.expires}.",
 )
+STORE.recipe(
+    ("f", "find_file", {"file_name": "$file_name"}),
+    ("i", "get_file_info", {"file_id": "@f.file_id"}),
+    ("r", "read_file", {"file_id": "@f.file_id"}),
+    asks=(
+        "How large is {file_name}, and what does its first line say?",
+        "Tell me who changed {file_name} last, and read me its first line.",
+    ),
+    reply='{file_name} has {i.size_kb} kB, was last changed by {i.modified_by} and begins with "{r.first_line}".',
+)
 STORE.resemble("find_file", "get_file_info", "read_file")

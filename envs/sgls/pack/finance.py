@@ -166,7 +166,7 @@ def get_dividend(state: State, ticker: str) -> dict[str, Any]:
 def compute_loan(state: State, principal: int, annual_rate: float, years: int) -> dict[str, Any]:
     """Monthly payment and total interest of a loan that is paid off in equal monthly parts."""
     months, rate = years * 12, annual_rate / 1200
-    payment = principal / months if rate == 0 else principal * rate / (1 - (1 + rate) ** -months)
+    payment = principal / months if rate < 1e-9 else principal * rate / (1 - (1 + rate) ** -months)
     return {"monthly_payment": round(payment, 2), "total_interest": max(0.0, round(payment * months - principal, 2))}
 
 
@@ -316,6 +316,17 @@ FINANCE.recipe(
         "{owner}'s checking account is in {source}. Give me its balance in {target}.",
     ),
     reply="{owner} has {b.balance} {source}, which is {c.converted} {target}.",
+)
+FINANCE.recipe(
+    ("t", "find_ticker", {"company": "$company"}),
+    ("u", "find_ticker", {"company": "$other_company"}),
+    ("p", "get_stock_price", {"ticker": "@t.ticker"}),
+    ("q", "get_stock_price", {"ticker": "@u.ticker"}),
+    asks=(
+        "Compare today's share prices of {company} and {other_company}.",
+        "Which share costs more right now, that of {company} or that of {other_company}? Give me both prices.",
+    ),
+    reply="{company} ({t.ticker}) trades at {p.price}, {other_company} ({u.ticker}) at {q.price}.",
 )
 FINANCE.overlap("get_exchange_rate", "convert_currency")
 FINANCE.resemble("get_stock_price", "get_stock_history")

@@ -272,3 +272,12 @@ HEALTH.recipe(
     reply="At most {d.max_mg_per_day} mg of {medicine} a day, {d.with_food}. The plan is {p.plan_id} with {p.doses} "
     "doses.",
 )
+HEALTH.recipe(
+    ("v", "get_weight", {"date": "$date"}),
+    ("w", "get_weight", {"date": "$other_date"}),
+    asks=(
+        "Did I lose weight between {date} and {other_date}? Give me both logged weights.",
+        "Compare what I weighed on {date} and on {other_date}.",
+    ),
+    reply="You weighed {v.kilograms} kg on {date} and {w.kilograms} kg on {other_date}.",
+)

@@ -252,3 +252,13 @@ LIBRARY.recipe(
     ),
     reply="{title} is by {b.author} ({b.year}); {other_title} is by {c.author} ({c.year}).",
 )
+LIBRARY.recipe(
+    ("b", "find_book", {"title": "$title"}),
+    ("c", "get_copies", {"book_id": "@b.book_id", "branch": "$branch"}),
+    ("d", "get_copies", {"book_id": "@b.book_id", "branch": "$other_branch"}),
+    asks=(
+        "Where are more copies of {title}, at the {branch} or at the {other_branch}? Give me both numbers.",
+        "Compare the copies of {title} at the {branch} and at the {other_branch}.",
+    ),
+    reply="The {branch} has {c.copies} copies of {title}, the {other_branch} {d.copies}.",
+)

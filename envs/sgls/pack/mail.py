@@ -275,5 +275,16 @@ MAIL.recipe(
     ),
     reply='The mail {s.message_id} of {sender} says: "{r.text}". It now has the labels {l.labels}.',
 )
+MAIL.recipe(
+    ("c", "find_contact", {"contact": "$contact"}),
+    ("d", "find_contact", {"contact": "$other_contact"}),
+    ("g", "get_contact", {"contact_id": "@c.contact_id"}),
+    ("h", "get_contact", {"contact_id": "@d.contact_id"}),
+    asks=(
+        "I need the phone numbers of {contact} and {other_contact}.",
+        "How can I reach {contact} and {other_contact} by phone?",
+    ),
+    reply="The phone number of {contact} is {g.phone}, that of {other_contact} {h.phone}.",
+)
 MAIL.resemble("send_email", "send_sms", "reply_to_message")
 MAIL.resemble("search_inbox", "read_message")

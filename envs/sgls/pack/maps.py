@@ -270,6 +270,17 @@ MAPS.recipe(
     ),
     reply="From {origin} it is {a.kilometres} km to {first} and {b.kilometres} km to {second}.",
 )
+MAPS.recipe(
+    ("s", "search_place", {"city": "$city", "kind": "$kind"}),
+    ("t", "search_place", {"city": "$other_city", "kind": "$kind"}),
+    ("d", "get_place_details", {"place_id": "@s.place_id"}),
+    ("e", "get_place_details", {"place_id": "@t.place_id"}),
+    asks=(
+        "Find a {kind} in {city} and one in {other_city}, and compare their ratings.",
+        "Which is rated better, a {kind} in {city} or one in {other_city}? Give me the ratings of both.",
+    ),
+    reply="The {kind} in {city} is rated {d.rating}, the one in {other_city} {e.rating}.",
+)
 MAPS.resemble("get_distance", "get_travel_time", "get_traffic")
 MAPS.overlap("get_distance", "get_route")
 MAPS.overlap("get_travel_time", "get_route")

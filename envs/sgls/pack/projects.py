@@ -363,3 +363,15 @@ WORK.recipe(
     ),
     reply="{project} is led by {p.lead}, who has {b.days_left} days of leave left.",
 )
+WORK.recipe(
+    ("p", "find_project", {"project": "$project"}),
+    ("q", "find_project", {"project": "$other_project"}),
+    ("s", "get_project_status", {"project_id": "@p.project_id"}),
+    ("t", "get_project_status", {"project_id": "@q.project_id"}),
+    asks=(
+        "Which has more budget left, {project} or {other_project}? Tell me both amounts.",
+        "Compare the progress and the remaining budget of {project} and {other_project}.",
+    ),
+    reply="{project} is {s.percent_done} percent done with {s.budget_left} euros left; {other_project} is "
+    "{t.percent_done} percent done with {t.budget_left} euros left.",
+)

@@ -334,4 +334,14 @@ SHOP.recipe(
     reply="The {product} has {r.stars} stars from {r.reviews} reviews, the {other_product} {s.stars} stars from "
     "{s.reviews}.",
 )
+SHOP.recipe(
+    ("p", "find_product", {"product": "$product"}),
+    ("s", "get_stock_level", {"product_id": "@p.product_id"}),
+    ("r", "get_reviews", {"product_id": "@p.product_id"}),
+    asks=(
+        "How many pieces of the {product} are in stock, and how many stars do customers give it?",
+        "I consider buying the {product}. Tell me its price, what is in stock and how it is rated.",
+    ),
+    reply="The {product} costs {p.price} euros; {s.in_stock} pieces are in stock, and it has {r.stars} stars.",
+)
 SHOP.resemble("cancel_order", "return_order", "track_order")

@@ -324,4 +324,14 @@ TRAVEL.recipe(
     ),
     reply="From {origin} to {destination} on {date} the cheapest flight costs {f.price} euros and the train {t.price}.",
 )
+TRAVEL.recipe(
+    ("a", "search_hotels", {"city": "$city"}),
+    ("b", "search_hotels", {"city": "$other_city"}),
+    asks=(
+        "Where are hotels cheaper, in {city} or in {other_city}? Give me a price for each.",
+        "What does a night in a hotel cost in {city}, and what in {other_city}?",
+    ),
+    reply="The {a.hotel_name} in {city} costs {a.price_per_night} euros a night, the {b.hotel_name} in {other_city} "
+    "{b.price_per_night}.",
+)
 TRAVEL.resemble("search_flights", "search_trains")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 from .base import Dice, Domain, State, known, refuse
@@ -121,6 +122,12 @@ def convert_speed(state: State, value: float, source: str, target: str) -> dict[
     return _convert(value, source, target, SPEEDS)
 
 
+def _draw_conversion(rng: Random, state: State) -> dict[str, Any]:
+    quantity = rng.choice(list(QUANTITIES))
+    source, target = rng.sample(list(QUANTITIES[quantity]), 2)
+    return {"quantity": quantity, "source": source, "target": target}
+
+
 @UNITS.tool(
     params={
         "quantity": enum(*QUANTITIES)("What is measured."),
@@ -131,6 +138,7 @@ def convert_speed(state: State, value: float, source: str, target: str) -> dict[
     returns={"result": RESULT},
     asks=(),
     reply="The result is {.result}.",
+    draw=_draw_conversion,
 )
 def convert_unit(state: State, quantity: str, value: float, source: str, target: str) -> dict[str, Any]:
     """Convert a value of any quantity (length, mass, volume or speed) between two units of that quantity."""

@@ -16,11 +16,10 @@ from typing import Any
 #: line and marker of each series, beside its colour (--s0 … --s5 of the page): not everybody tells colours apart
 STYLES = (("-", "o"), ("--", "s"), ("-.", "^"), (":", "D"), ("-", "v"), ("--", "P"))
 _SERIES = tuple(f"#0101{number:02x}" for number in range(1, 1 + len(STYLES)))
-_TEXT, _GRID, _MUTED = "#020201", "#020202", "#020203"
+_TEXT, _GRID = "#020201", "#020202"
 _VARIABLES = {color: f"var(--s{number})" for number, color in enumerate(_SERIES)} | {
     _TEXT: "currentColor",
     _GRID: "var(--grid)",
-    _MUTED: "var(--muted)",
 }
 
 
@@ -53,9 +52,7 @@ class Panel:
         y_label: with its unit.
         lines: the series; one without points is left out.
         y_limits: fixed limits, or None.
-        levels: (label, value) horizontal reference lines.
         x_ticks: positions to label, or None.
-        log_y: logarithmic y axis.
     """
 
     title: str
@@ -63,9 +60,7 @@ class Panel:
     y_label: str
     lines: Sequence[Line]
     y_limits: tuple[float, float | None] | None = None
-    levels: Sequence[tuple[str, float]] = ()
     x_ticks: Sequence[int] | None = None
-    log_y: bool = False
 
 
 def figure(name: str, panels: Sequence[Panel], label: str, columns: int = 2) -> str:
@@ -137,13 +132,9 @@ def _draw(ax: Any, panel: Panel) -> None:
         else:
             every = max(1, len(line.x) // 12)
             ax.plot(line.x, line.y, dashes, color=color, marker=marker, markevery=every, label=line.label)
-    for label, level in panel.levels:
-        ax.axhline(level, color=_MUTED, linewidth=1, linestyle=(0, (2, 2)), label=label)
     ax.set_title(panel.title)
     ax.set_xlabel(panel.x_label)
     ax.set_ylabel(panel.y_label)
-    if panel.log_y:
-        ax.set_yscale("log")
     if panel.y_limits is not None:
         ax.set_ylim(*panel.y_limits)
     if panel.x_ticks is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def attach(model: Any, config: PolicyConfig) -> PeftModel:
         layers_pattern=name.rsplit(".", 1)[-1],
         task_type="CAUSAL_LM",
     )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks the model by names that transformers renamed
         torch.manual_seed(config.seed)
         adapted = get_peft_model(model, lora)
     lora.base_model_name_or_path = config.model
@@ -63,7 +65,7 @@ def save_adapter(model: PeftModel, path: str | os.PathLike) -> None:
     """Write the adapter in peft's own format, which `peft.PeftModel.from_pretrained` reads."""
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    state = {name: value.detach().cpu().contiguous() for name, value in get_peft_model_state_dict(model).items()}
+    state = {name: value.detach().cpu().contiguous() for name, value in _state(model).items()}
     write_atomic(folder / WEIGHTS, save(state))
     model.peft_config[model.active_adapter].save_pretrained(str(folder))
 
@@ -81,7 +83,7 @@ def load_adapter(model: PeftModel, path: str | os.PathLike) -> None:
         state = load_file(file)
     except SafetensorError as error:
         raise RunError(f"{file} is not a safetensors file ({error}): restore it") from None
-    wanted = {name: tuple(value.shape) for name, value in get_peft_model_state_dict(model).items()}
+    wanted = {name: tuple(value.shape) for name, value in _state(model).items()}
     given = {name: tuple(value.shape) for name, value in state.items()}
     different = sorted(n for n in {*wanted, *given} if wanted.get(n) != given.get(n))
     if different:
@@ -91,3 +93,8 @@ def load_adapter(model: PeftModel, path: str | os.PathLike) -> None:
             f"file and {wanted.get(one)} here; use the model, lora_rank and lora_layers it was trained with"
         )
     set_peft_model_state_dict(model, state)
+
+
+def _state(model: PeftModel) -> dict[str, torch.Tensor]:
+    # "auto" would ask the model hub whether the vocabulary was changed.
+    return get_peft_model_state_dict(model, save_embedding_layers=False)

@@ -39,7 +39,7 @@ class PolicyConfig(BaseModel):
         False, description="End every candidate with the end-of-sequence token (the paper's candidates have none)."
     )
     tokens_per_pass: PositiveInt = Field(
-        1024, description="A larger batch of questions is split into passes of about this many tree nodes."
+        2048, description="A larger batch of questions is split into passes of about this many tree nodes."
     )
     seed: int = Field(0, ge=0, description="Seed of the adapter's initial weights.")
 

@@ -11,25 +11,26 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import attention
 from .tree import TokenTree
 
-SDPA = "sdpa"
+BLOCKS = attention.NAME
 EAGER = "eager"
 
 ATTENTION = {
     "gemma2": EAGER,  # soft-capped attention logits
-    "gemma3_text": SDPA,
-    "gpt2": SDPA,
+    "gemma3_text": BLOCKS,
+    "gpt2": BLOCKS,
     "gpt_oss": EAGER,  # attention sinks
-    "granite": SDPA,
-    "llama": SDPA,
-    "mistral": SDPA,
-    "olmo2": SDPA,
-    "phi3": SDPA,
-    "qwen2": SDPA,
-    "qwen3": SDPA,
-    "qwen3_moe": SDPA,
-    "smollm3": SDPA,
+    "granite": BLOCKS,
+    "llama": BLOCKS,
+    "mistral": BLOCKS,
+    "olmo2": BLOCKS,
+    "phi3": BLOCKS,
+    "qwen2": BLOCKS,
+    "qwen3": BLOCKS,
+    "qwen3_moe": BLOCKS,
+    "smollm3": BLOCKS,
 }
 """Model type of the text model → attention implementation that takes the tree's mask."""
 
@@ -49,7 +50,7 @@ def tree_mask(model: Any, tree: TokenTree) -> torch.Tensor | dict[str, torch.Ten
     """The attention mask of a tree in the form that the model's `forward` takes.
 
     Returns:
-        (1, 1, N, N), boolean for sdpa and additive for eager attention; a dict of two for models that mix full and
+        (1, 1, N, N), boolean for blocks and additive for eager attention; a dict of two for models that mix full and
         sliding-window layers. A window is measured along the path, not along the packed sequence.
     """
     config = model.config.get_text_config()
@@ -65,7 +66,7 @@ def tree_mask(model: Any, tree: TokenTree) -> torch.Tensor | dict[str, torch.Ten
 def _mask(model: Any, tree: TokenTree, window: int | None) -> torch.Tensor:
     visible = tree.ancestors if window is None or window > tree.depths.max() else tree.within(window)
     allowed = torch.from_numpy(visible).to(model.device)[None, None]
-    if model.config.get_text_config()._attn_implementation == SDPA:
+    if model.config.get_text_config()._attn_implementation != EAGER:
         return allowed
     minimum = torch.finfo(model.dtype).min
     return torch.zeros(allowed.shape, dtype=model.dtype, device=model.device).masked_fill_(~allowed, minimum)
@@ -84,6 +85,15 @@ def decoder_layers(model: Any) -> tuple[str, nn.ModuleList]:
     return min(found, key=lambda item: item[0].count("."))
 
 
+def checkpoint_layers(model: Any) -> None:
+    """Recompute each layer in the backward pass, when in training mode."""
+    how = {"use_reentrant": False}
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable(activation_checkpointing_kwargs=how)
+    else:  # its name before transformers 5.2x
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=how)
+
+
 def forward_arguments(model: Any, tree: TokenTree) -> dict[str, Any]:
     """Keyword arguments of `model.forward` for one pass over a tree, logits at its predicting nodes only."""
     place = {"device": model.device}
@@ -93,4 +103,5 @@ def forward_arguments(model: Any, tree: TokenTree) -> dict[str, Any]:
         "attention_mask": tree_mask(model, tree),
         "logits_to_keep": torch.tensor(tree.predictors, **place),
         "use_cache": False,
+        "tree_blocks": [(rows, torch.tensor(columns, **place)) for rows, columns in tree.blocks],
     }

@@ -20,7 +20,7 @@ from ...llm.local import LocalModel, load_local_model
 from . import sampling
 from .adapter import attach, load_adapter, save_adapter
 from .config import PolicyConfig
-from .families import ATTENTION, decoder_layers
+from .families import ATTENTION, checkpoint_layers, decoder_layers
 from .sampling import Sample
 from .scorer import Paths, Scorer
 from .tree import TokenIds
@@ -74,7 +74,8 @@ class LoraPolicy:
         self.local = local or load_local_model(config.model, dtype=config.dtype, device=config.device, seed=config.seed)
         self.candidates: list[list[int]] = []
         self._prepare(self.local.model)
-        self._fingerprint = self.local.fingerprint()  # of the frozen weights, before there is an adapter
+        # Of the frozen weights alone, so before there is an adapter.
+        self._fingerprint = self.local.fingerprint() if config.trunk_cache == "disk" else ""
         self.model = attach(self.local.model, config)
         self.scorer = Scorer(self.local.model, tokens_per_pass=config.tokens_per_pass)
 
@@ -88,7 +89,7 @@ class LoraPolicy:
         if attention is not None:
             model.set_attn_implementation(attention)
         if self.config.gradient_checkpointing:
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            checkpoint_layers(model)
             model.train()  # layers checkpoint in training mode only; there is no dropout left
 
     # ---- text and tokens
@@ -116,7 +117,7 @@ class LoraPolicy:
         self.scorer.prove(self.encode([{"role": "user", "content": "Which tools?"}]), self.candidates)
 
     def plan(self, prompts: Sequence[TokenIds]) -> None:
-        """Say which prompts will come; the trunk cache then computes neighbours together. Without one, nothing to do."""
+        """Say which prompts will come, so that the trunk cache computes neighbours together; no effect without one."""
         if self.scorer.trunk is not None:
             self.scorer.trunk.plan(prompts)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .scorer import Scorer
+from .scorer import Scorer, log_distribution
 from .tree import TokenIds, TokenTree
 
 
@@ -94,13 +94,13 @@ def generate(
     logprobs: list[list[float]] = [[] for _ in range(group)]
     done = [False] * group
     start = torch.tensor([list(prompt)], device=model.device)
-    output = model(input_ids=start, use_cache=cached)
+    output = model(input_ids=start, use_cache=cached, logits_to_keep=1)
     if cached:
         cache_name, cache = _cache(model, output)
         cache.batch_repeat_interleave(group)
     rows = output.logits[:, -1].expand(group, -1)
     for _ in range(max_new_tokens):
-        step = torch.log_softmax((rows if rows.dtype == torch.float64 else rows.float()) / (temperature or 1.0), -1)
+        step = log_distribution(rows, temperature or 1.0)
         draw = _Drawer(step, greedy=temperature == 0, generator=generator)
         for g in range(group):
             token, logprob = draw(g)
@@ -116,7 +116,8 @@ def generate(
         else:
             longest = max(map(len, ids))
             whole = [[*prompt, *own, *own[-1:] * (longest - len(own))] for own in ids]
-            rows = model(input_ids=torch.tensor(whole, device=model.device), use_cache=False).logits[:, -1]
+            so_far = torch.tensor(whole, device=model.device)
+            rows = model(input_ids=so_far, use_cache=False, logits_to_keep=1).logits[:, -1]
     return [Sample(tuple(i), tuple(p), None, not d) for i, p, d in zip(ids, logprobs, done, strict=True)]
 
 

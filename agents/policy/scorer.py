@@ -67,7 +67,7 @@ class Scorer:
         trunk: runs trees instead of the whole model, if set.
     """
 
-    def __init__(self, model: Any, *, tokens_per_pass: int = 1024):
+    def __init__(self, model: Any, *, tokens_per_pass: int = 2048):
         self.model = model
         self.tokens_per_pass = tokens_per_pass
         self.reason = unsupported(model)
@@ -112,7 +112,7 @@ class Scorer:
             the tree of a pass and (R, V) log-probabilities. Trees of successive passes cover the prompts in order.
         """
         for tree in pack(prompts, completions, self.tokens_per_pass):
-            yield tree, torch.log_softmax(_precise(self.logits(tree)) / temperature, -1)
+            yield tree, log_distribution(self.logits(tree), temperature)
 
     @torch.no_grad()
     def prove(self, prompt: TokenIds, completions: Sequence[TokenIds], examples: int = 3) -> None:
@@ -156,12 +156,16 @@ class Scorer:
 
 def token_logprobs(logits: torch.Tensor, tree: TokenTree, temperature: float = 1.0) -> torch.Tensor:
     """(P, T) log-probabilities of the tree's completion tokens from the (R, V) logits at its predicting nodes."""
-    logits = _precise(logits) / temperature
     rows = torch.tensor(tree.rows, device=logits.device)
     targets = torch.tensor(tree.targets, device=logits.device)
     scored = torch.tensor(tree.scored, device=logits.device)
-    normaliser = torch.logsumexp(logits, -1)
-    return torch.where(scored, logits[rows, targets] - normaliser[rows], 0.0)
+    return torch.where(scored, log_distribution(logits, temperature)[rows, targets], 0.0)
+
+
+def log_distribution(logits: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
+    """Log softmax(logits / temperature), in float32 at least: the normaliser sums over the whole vocabulary."""
+    precise = logits if logits.dtype == torch.float64 else logits.float()
+    return torch.log_softmax(precise if temperature == 1 else precise / temperature, -1)
 
 
 def row_logprobs(
@@ -188,7 +192,7 @@ def row_logprobs(
     logits = model(input_ids=ids, attention_mask=attention, logits_to_keep=keep, use_cache=False).logits
     if logits.shape[1] != len(keep):  # a model that does not know the argument returns them all
         logits = logits[:, keep]
-    logprobs = torch.log_softmax(_precise(logits) / temperature, -1).gather(-1, ids[:, first + 1 :, None])[..., 0]
+    logprobs = log_distribution(logits, temperature).gather(-1, ids[:, first + 1 :, None])[..., 0]
     own = [logprobs[i, len(p) - 1 - first :][: len(c)] for i, (p, c) in enumerate(pairs)]
     return torch.stack([nn.functional.pad(row, (0, longest - len(row))) for row in own])
 
@@ -221,8 +225,3 @@ def concatenate(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """Stack (P_i, T_i) blocks into (sum P_i, max T_i), zero-padded."""
     longest = max(part.shape[1] for part in parts)
     return torch.cat([nn.functional.pad(part, (0, longest - part.shape[1])) for part in parts])
-
-
-def _precise(logits: torch.Tensor) -> torch.Tensor:
-    """At least float32: the normaliser sums over the whole vocabulary."""
-    return logits if logits.dtype == torch.float64 else logits.float()

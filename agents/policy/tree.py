@@ -33,6 +33,7 @@ class TokenTree:
         tokens: (N,) token id of each node.
         depths: (N,) number of ancestors, which is the position id.
         ends: (N,) one past the last descendant.
+        starts: (B,) first node that each successive prompt, in sorted order, adds to those before it.
         predictors: (R,) nodes whose next-token distribution is needed, ascending.
         rows: (P, T) index into `predictors` of the node that predicts each completion token; 0 in the padding.
         targets: (P, T) the completion tokens; 0 in the padding.
@@ -44,6 +45,7 @@ class TokenTree:
     tokens: np.ndarray
     depths: np.ndarray
     ends: np.ndarray
+    starts: np.ndarray
     predictors: np.ndarray
     rows: np.ndarray
     targets: np.ndarray
@@ -60,7 +62,7 @@ class TokenTree:
         """
         if len(prompts) != len(completions):
             raise ValueError(f"{len(prompts)} prompts need as many lists of completions, got {len(completions)}")
-        pairs = [(list(p), list(c)) for p, own in zip(prompts, completions, strict=True) for c in own]
+        pairs = [(p, list(c)) for p, own in zip(map(list, prompts), completions, strict=True) for c in own]
         if not pairs or any(not prompt or not completion for prompt, completion in pairs):
             raise ValueError("a token tree needs at least one path; prompts and completions must not be empty")
         inputs = [prompt + completion[:-1] for prompt, completion in pairs]
@@ -68,7 +70,9 @@ class TokenTree:
         tokens: list[int] = []
         depths: list[int] = []
         ends: dict[int, int] = {}
+        starts: list[int] = []
         nodes_of: dict[int, list[int]] = {}
+        last_prompt: list[int] | None = None
         previous: list[int] = []
         nodes: list[int] = []
         for path in order:
@@ -77,6 +81,9 @@ class TokenTree:
             # Sorted order is depth-first: what the new path leaves will not be visited again.
             ends.update(dict.fromkeys(nodes[shared:], len(tokens)))
             nodes = nodes[:shared] + list(range(len(tokens), len(tokens) + len(current) - shared))
+            if len(current) > shared and pairs[path][0] is not last_prompt:
+                starts.append(len(tokens))
+                last_prompt = pairs[path][0]
             tokens += current[shared:]
             depths += range(shared, len(current))
             previous, nodes_of[path] = current, nodes
@@ -87,6 +94,7 @@ class TokenTree:
             tokens=np.array(tokens),
             depths=np.array(depths),
             ends=np.array([ends[node] for node in range(len(tokens))]),
+            starts=np.array(starts),
             **_predictions(pairs, nodes_of),
         )
 
@@ -99,6 +107,13 @@ class TokenTree:
         index = np.arange(len(self))
         return (index[None, :] <= index[:, None]) & (index[:, None] < self.ends[None, :])
 
+    @property
+    def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Ranges of nodes that together cover the tree, each with the (K,) nodes that any of them may attend to."""
+        for start, stop in zip(self.starts, [*self.starts[1:], len(self)], strict=True):
+            above = np.flatnonzero(self.ancestors[start, :start])
+            yield slice(start, stop), np.concatenate([above, np.arange(start, stop)])
+
     def within(self, window: int) -> np.ndarray:
         """(N, N) bool: `ancestors`, but only the nearest `window` nodes along the path, the node itself included."""
         return self.ancestors & (self.depths[:, None] - self.depths[None, :] < window)
@@ -110,10 +125,7 @@ class TokenTree:
 
 
 def pack(prompts: Sequence[TokenIds], completions: Sequence[Sequence[TokenIds]], limit: int) -> Iterator[TokenTree]:
-    """Trees of successive prompts, each of about `limit` nodes or of one prompt.
-
-    A node attends to a whole tree, seen or masked, so nodes of larger trees cost more.
-    """
+    """Trees of successive prompts, each of about `limit` nodes or of one prompt, to bound the memory of a pass."""
     start, size = 0, 0
     for b, (prompt, own) in enumerate(zip(prompts, completions, strict=True)):
         branches = len({tuple(c[:t]) for c in own for t in range(1, len(c))})

@@ -1,8 +1,8 @@
 """The frozen trunk: hidden states below the adapted layers, computed once per prompt and kept.
 
-With an adapter on the upper layers only, the state of every node of a prompt's candidate tree at the first adapted layer
-never changes. Kept, it leaves the upper layers to run per visit. The cut is made in the model's own forward pass, by
-letting layers hand on their input, so positions, masks, scaling and the head stay the model's business.
+With an adapter on the upper layers only, the state of every node of a prompt's candidate tree at the first adapted
+layer never changes. Kept, it leaves the upper layers to run per visit. The cut is made in the model's own forward pass,
+by letting layers hand on their input, so positions, masks, scaling and the head stay the model's business.
 
 Invariant: what is stored for a prompt depends on the prompt, the candidates and `plan` only, never on the order of
 visits, so a resumed run finds the very same states.

@@ -41,6 +41,16 @@ def test_preorder_depths_and_ends_agree(batch):
     assert (tree.predictors == np.unique(tree.predictors)).all()
 
 
+@given(batches)
+def test_blocks_cover_the_tree_and_everything_their_nodes_may_see(batch):
+    tree = TokenTree.build([p for p, _ in batch], [c for _, c in batch])
+    blocks = list(tree.blocks)
+    assert np.concatenate([np.arange(len(tree))[rows] for rows, _ in blocks]).tolist() == list(range(len(tree)))
+    for rows, columns in blocks:
+        seen = np.flatnonzero(tree.ancestors[rows].any(0))
+        assert set(seen) <= set(columns) and len(set(columns)) == len(columns)
+
+
 def test_window_counts_along_the_path():
     tree = TokenTree.build([[1, 2, 3]], [[[4, 5], [6, 7]]])
     last = len(tree) - 1  # the node of 6; the node of 4 stands between it and the prompt

@@ -53,6 +53,7 @@ class BanditConfig(BaseModel):
     )
     eval_every: int = Field(50, ge=1, description="Updates between two evaluations on the dev split.")
     save_every: int = Field(10, ge=1, description="Updates between two checkpoints.")
+    cpu_threads: int = Field(1, ge=1, description="Threads of torch on the CPU; part of what makes a run repeatable.")
     telemetry_group: int = Field(6, ge=1, description="Group size G of the dead-group rate that is logged.")
     seed: int = Field(0, ge=0, description="Seed of data order, subsets, samples and adapter.")
 
@@ -98,6 +99,7 @@ class BanditLearner(Learner):
     def policy(self) -> LoraPolicy:
         """The policy, loaded on first use."""
         if self._policy is None:
+            torch.set_num_threads(self.config.cpu_threads)
             self._policy = LoraPolicy(self.config.policy)
             if self.config.init is not None:
                 self._policy.load_adapter(Path(self.config.init) / "adapter")
@@ -160,7 +162,7 @@ class BanditLearner(Learner):
                 self.warm_state = self._read_adapter(run.path / WARM)
         self.spent = progress.spent
         started = time.monotonic() - progress.seconds
-        for update in range(progress.update, self.format_updates + self.config.max_updates):
+        for update in range(progress.update, self.total_updates):
             record = self._one_update(update, train, dev)
             progress.advance(record, seconds=time.monotonic() - started, weights=self.policy.trainable_parameters())
             if progress.update % self.config.save_every == 0:
@@ -175,6 +177,11 @@ class BanditLearner(Learner):
     def format_updates(self) -> int:
         """Warm-up updates of this run: none when it starts from another run's adapter."""
         return 0 if self.config.init else self.config.format_updates
+
+    @property
+    def total_updates(self) -> int:
+        """Updates of a whole run: the warm-up's and the objective's own."""
+        return self.format_updates + self.config.max_updates
 
     def _one_update(self, update: int, train: Contexts, dev: Contexts | None) -> dict[str, Any]:
         own_update = update - self.format_updates
@@ -241,16 +248,27 @@ class BanditLearner(Learner):
 
     def contexts(self, env: gym.Env) -> Contexts:
         """Prompts, rewards and outcomes of every question of `env`, through its interface."""
-        bandit = text_bandit(env)
         table = RewardTable.build(env)
+        prompts = self.prompts(env)
+        sizes = np.array([bin(a).count("1") for a in range(int(env.unwrapped.action_space.n))])  # type: ignore[attr-defined]
+        correct = table.correct_for(env) if table.header.kind == "outcomes" else None
+        return Contexts(list(text_bandit(env).question_ids), prompts, table.rewards_for(env), correct, sizes)
+
+    def prompts(self, env: gym.Env) -> list[list[int]]:
+        """Token ids of every question's prompt, in the order of `question_ids`; the policy is told that they will come."""
+        bandit = text_bandit(env)
         prompts = []
         for question_id in bandit.question_ids:
             observation, info = env.reset(options={"question_id": question_id})
             prompts.append(self.policy.encode(bandit.policy_messages(observation, info)))
         self.policy.plan(prompts)
-        sizes = np.array([bin(a).count("1") for a in range(int(env.unwrapped.action_space.n))])  # type: ignore[attr-defined]
-        correct = table.correct_for(env) if table.header.kind == "outcomes" else None
-        return Contexts(list(bandit.question_ids), prompts, table.rewards_for(env), correct, sizes)
+        return prompts
+
+    @torch.no_grad()
+    def generation_probabilities(self, env: gym.Env) -> np.ndarray:
+        """p_gen: (questions, actions) probability that free generation writes each action's string."""
+        self.bind(env)
+        return self.policy.score(self.prompts(env)).sums.double().exp().cpu().numpy()
 
     @torch.no_grad()
     def evaluate(self, contexts: Contexts) -> dict[str, float]:

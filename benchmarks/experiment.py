@@ -11,6 +11,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from typing import Any
 import gymnasium as gym
 
 from ..agents.base import Callback, Learner, TrainingReport, agent_class
+from ..agents.dead_groups import dead_group_curve
 from ..envs.make import env_parameters, make_split
+from ..envs.table import RewardTable
 from ..errors import EmptySplitError, InfrastructureError, RunError, ToolcreditError, UnknownNameError, UsageError
 from ..runs import RunFolder, write_atomic, write_json
 from .strategies import evaluate
@@ -26,6 +29,7 @@ from .strategies import evaluate
 PRESETS = ("tiny", "laptop", "paper")
 HELD_OUT = "held_out.jsonl"
 TRAINING = "training.json"
+GROUP_SIZES = (2, 4, 6, 8, 12, 16)
 
 
 @dataclass(frozen=True)
@@ -117,9 +121,13 @@ def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback
     report = learner.learn(env, eval_env=dev, callbacks=callbacks, resume=resume)
     _, held_out = held_out_env(plan)
     evaluation = evaluate(held_out, {plan.agent: learner})
+    training = asdict(report)
+    if hasattr(learner, "generation_probabilities"):
+        p_gen, rewards = learner.generation_probabilities(held_out), RewardTable.build(held_out).rewards_for(held_out)
+        training["dead_groups"] = dead_group_curve(p_gen, rewards, GROUP_SIZES)
     records = [json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in evaluation.records[plan.agent]]
     write_atomic(Path(plan.out) / HELD_OUT, "".join(records))
-    write_json(Path(plan.out) / TRAINING, asdict(report))
+    write_json(Path(plan.out) / TRAINING, training)
     return report
 
 
@@ -148,21 +156,70 @@ def train_side_by_side(
         plans: the runs; each has its own folder.
         resume: go on with what the folders hold.
         on_record: called in this process with (index of the plan, metrics record).
-        workers: processes at once; one thread each.
+        workers: processes at once.
 
     Raises:
         UsageError: what a run refused; the others are stopped.
         InfrastructureError: what failed in a run, or a process that ended without a word (killed, out of memory).
     """
+    run_jobs([partial(_train_job, plan, resume) for plan in plans], on_record, workers)
+
+
+def cache_frozen_states(plan: TrainingPlan, on_record: Callable[[int, dict[str, Any]], None], workers: int = 2) -> None:
+    """Compute the states below the adapted layers for all splits, shared out among processes, into the disk cache.
+
+    Runs that start together would otherwise all compute the same states. A plan without a disk cache needs nothing.
+
+    Args:
+        plan: any of the runs that share the cache.
+        on_record: called with (process, `{"done", "total"}`).
+        workers: processes at once.
+
+    Raises:
+        UsageError, InfrastructureError: as `train_side_by_side`.
+    """
+    policy = getattr(plan.learner(), "config").policy  # noqa: B009 - learners of other packages may have none
+    if policy.trunk_cache == "disk":
+        run_jobs([partial(_cache_job, plan, part, workers) for part in range(workers)], on_record, workers)
+
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def _train_job(plan: TrainingPlan, resume: bool, report: Report) -> None:
+    train(plan, resume=resume, callbacks=[report])
+
+
+def _cache_job(plan: TrainingPlan, part: int, parts: int, report: Report) -> None:
+    learner: Any = plan.learner()
+    prompts: set[tuple[int, ...]] = set()
+    for split in ("train", "dev", "test"):
+        env = plan.evaluation_env(split)
+        if env is not None:
+            learner.bind(env)
+            prompts |= set(map(tuple, learner.prompts(env)))
+    ordered = sorted(prompts)  # neighbours begin alike and are computed together
+    own = ordered[part * len(ordered) // parts : (part + 1) * len(ordered) // parts]
+    for done, prompt in enumerate(own, 1):
+        learner.policy.fill_trunk([prompt])
+        report({"done": done, "total": len(own)})
+
+
+def run_jobs(
+    jobs: Sequence[Callable[[Report], None]],
+    on_record: Callable[[int, dict[str, Any]], None],
+    workers: int,
+) -> None:
+    """Run picklable jobs in spawned processes, at most `workers` at a time; `on_record` gets what they report."""
     context = multiprocessing.get_context("spawn")
-    waiting = list(enumerate(plans))
+    waiting = list(enumerate(jobs))
     running: dict[Connection, tuple[int, Any]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < workers:
-                index, plan = waiting.pop(0)
+                index, job = waiting.pop(0)
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_train_in_child, args=(plan, resume, sender, os.getpid()), daemon=True)
+                process = context.Process(target=_run_in_child, args=(job, sender, os.getpid()), daemon=True)
                 process.start()
                 sender.close()
                 running[receiver] = (index, process)
@@ -181,7 +238,7 @@ def _receive(pipe: Connection, index: int, on_record: Callable[[int, dict[str, A
     try:
         kind, content = pipe.recv()
     except EOFError:
-        raise InfrastructureError(f"training process {index} ended without a result; run again with --resume") from None
+        raise InfrastructureError(f"process {index} ended without a result; run again with --resume") from None
     if kind in ("usage", "failed"):
         raise (UsageError if kind == "usage" else InfrastructureError)(content)
     if kind == "record":
@@ -189,8 +246,8 @@ def _receive(pipe: Connection, index: int, on_record: Callable[[int, dict[str, A
     return kind == "record"
 
 
-def _train_in_child(plan: TrainingPlan, resume: bool, pipe: Connection, parent: int) -> None:
-    """Body of a training process: reports each record, and stops when its parent is gone."""
+def _run_in_child(job: Callable[[Report], None], pipe: Connection, parent: int) -> None:
+    """Body of a process: reports each record, and stops when its parent is gone."""
 
     def report(record: dict[str, Any]) -> None:
         if os.getppid() != parent:
@@ -198,7 +255,7 @@ def _train_in_child(plan: TrainingPlan, resume: bool, pipe: Connection, parent: 
         pipe.send(("record", record))
 
     try:
-        train(plan, resume=resume, callbacks=[report])
+        job(report)
         pipe.send(("done", None))
     except ToolcreditError as error:
         pipe.send(("usage" if isinstance(error, UsageError) else "failed", str(error)))

@@ -19,11 +19,9 @@ from ..agents.dead_groups import dead_group_curve
 from ..envs.table import RewardTable
 from ..errors import RunError
 from ..runs import read_jsonl, write_json
-from .experiment import HELD_OUT, TRAINING, TrainingPlan, held_out_env
+from .experiment import GROUP_SIZES, HELD_OUT, TRAINING, TrainingPlan, held_out_env
 from .report import LearnerRun, ReportData, write_report
 from .strategies import REFERENCES, Evaluation, Example, Record, evaluate, examples, reference_agents
-
-GROUP_SIZES = (2, 4, 6, 8, 12, 16)
 
 
 def measure_and_report(plans: Sequence[TrainingPlan], out: Path) -> dict[str, Any]:
@@ -47,7 +45,7 @@ def measure_and_report(plans: Sequence[TrainingPlan], out: Path) -> dict[str, An
         title=f"{' and '.join(own)} on {plans[0].env_id}",
         evaluation=result,
         questions=f"the {len(rewards)} questions of the split {split}",
-        learners=[LearnerRun.from_folder(plan.out) for plan in plans],
+        learners=[LearnerRun.from_folder(plan.out, _by_size(training[plan.agent])) for plan in plans],
         dead_groups={"uniform policy": dead_group_curve(uniform, rewards, GROUP_SIZES)},
         examples=_examples(plans[0], split, evaluation),
         config=asdict(plans[0]) if len(plans) == 1 else {plan.agent: asdict(plan) for plan in plans},
@@ -62,6 +60,11 @@ def evaluate_agent(env: gym.Env, name: str, agent: Agent) -> dict[str, Any]:
     table = RewardTable.build(env)
     agents = {name: agent, **reference_agents(table)}
     return evaluate(env, agents, table=table).summary() | {"versions": versions()}
+
+
+def _by_size(training: Mapping[str, Any]) -> dict[int, float]:
+    """The dead-group curve of a run; JSON has made its group sizes strings."""
+    return {int(size): rate for size, rate in training.get("dead_groups", {}).items()}
 
 
 def _examples(plan: TrainingPlan, split: str, evaluation: Evaluation) -> list[Example]:
@@ -120,14 +123,17 @@ def print_result(result: Mapping[str, Any], out: Path | None = None) -> None:
     console.print(shown)
     for c in result["comparisons"]:
         p = "" if c["p_value"] is None else f", McNemar p = {c['p_value']:.2g}"
-        console.print(
-            f"{c['strategy']} − {c['reference']}: accuracy {c['accuracy_difference']:+.3f} "
-            f"[{c['accuracy_ci'][0]:+.3f}, {c['accuracy_ci'][1]:+.3f}]{p}; reward {c['reward_difference']:+.3f} "
-            f"[{c['reward_ci'][0]:+.3f}, {c['reward_ci'][1]:+.3f}]",
-            highlight=False,
-        )
+        reward = "none" if c["reward_ci"] is None else _signed(c["reward_difference"], *c["reward_ci"])
+        accuracy = _signed(c["accuracy_difference"], *c["accuracy_ci"])
+        console.print(f"{c['strategy']} − {c['reference']}: accuracy {accuracy}{p}; reward {reward}", highlight=False)
     for name, training in result.get("training", {}).items():
         spent = ", ".join(f"{value:,.0f} {key.replace('_', ' ')}" for key, value in training["spent"].items())
         console.print(f"{name}: {training['updates']} updates in {training['seconds']:.0f} s; {spent}", highlight=False)
     if out is not None:
         console.print(f"report: {out / 'report.html'}", highlight=False)
+
+
+def _signed(value: float | None, *interval: float) -> str:
+    """`+0.123`, with its interval if there is one; a mean over no question has no value."""
+    text = "none" if value is None else f"{value:+.3f}"
+    return f"{text} [{interval[0]:+.3f}, {interval[1]:+.3f}]" if interval else text

@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from ..benchmarks.experiment import TrainingPlan, train_side_by_side
+from ..benchmarks.experiment import TrainingPlan, cache_frozen_states, train_side_by_side
 from ..benchmarks.held_out import measure_and_report, print_result
 from ..envs.make import make_split
 from ..envs.table import RewardTable
@@ -75,6 +75,7 @@ def _remove(out: Path) -> None:
 
 
 def _train(plans: Sequence[TrainingPlan], workers: int) -> None:
+    _cache(plans[0], workers)
     with options.progress_bar() as progress:
         totals = [plan.learner().total_updates for plan in plans]  # type: ignore[attr-defined]
         bars = [progress.add_task(f"train {p.agent}", total=t, note="") for p, t in zip(plans, totals, strict=True)]
@@ -83,3 +84,17 @@ def _train(plans: Sequence[TrainingPlan], workers: int) -> None:
             progress.update(bars[index], completed=record["update"], note=record_note(record))
 
         train_side_by_side(plans, resume=True, on_record=show, workers=workers)
+
+
+def _cache(plan: TrainingPlan, workers: int) -> None:
+    """The states of the frozen layers, once for both runs."""
+    done: dict[int, dict[str, Any]] = {}
+    with options.progress_bar() as progress:
+        bar = progress.add_task("frozen layers", total=None, note="")
+
+        def show(part: int, record: dict[str, Any]) -> None:
+            done[part] = record
+            counts = {key: sum(r[key] for r in done.values()) for key in ("done", "total")}
+            progress.update(bar, completed=counts["done"], total=counts["total"] if len(done) == workers else None)
+
+        cache_frozen_states(plan, show, workers)

@@ -13,7 +13,10 @@ from ..agents.config import set_dotted
 from ..benchmarks.experiment import PRESETS, TrainingPlan, default_preset, load_preset, train
 from ..benchmarks.held_out import measure_and_report, print_result
 from ..errors import ConfigError, UsageError
+from ..llm.threads import choose_threads
 from . import options
+
+BUILT_IN = ("fgpo", "grpo")
 
 
 def train_command(
@@ -55,6 +58,8 @@ def train_command(
         overrides = {"policy.model": policy, "init": init, "max_updates": max_steps, "seed": seed}
         fields = {name: value for name, value in overrides.items() if value is not None}
         fields |= dict(options.key_value(item) for item in settings or [])
+        if learner in BUILT_IN:
+            fields.setdefault("cpu_threads", choose_threads().number)
         plan = plan_training(learner, env, arguments, fields, preset, config, out)
     run(plan, resume, as_json)
 
@@ -72,7 +77,7 @@ def plan_training(
     model = fields.get("policy.model", "smollm2")
     values: dict[str, Any] = {}
     kwargs: dict[str, Any] = {}
-    if learner in ("fgpo", "grpo") or preset is not None:
+    if learner in BUILT_IN or preset is not None:
         shipped = load_preset(learner, preset or default_preset(model))
         values, kwargs = shipped["config"], shipped["env"]
     if config is not None:

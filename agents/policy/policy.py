@@ -121,6 +121,11 @@ class LoraPolicy:
         if self.scorer.trunk is not None:
             self.scorer.trunk.plan(prompts)
 
+    def fill_trunk(self, prompts: Sequence[TokenIds]) -> None:
+        """Compute now what the trunk cache would compute when these prompts are first scored."""
+        if self.scorer.trunk is not None:
+            self.scorer.trunk.fill(prompts)
+
     def _trunk(self) -> Trunk | None:
         if self.config.trunk_cache == "off":
             return None

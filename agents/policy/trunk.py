@@ -135,6 +135,11 @@ class Trunk:
         for tree in pack(distinct, [self.candidates] * len(distinct), self.tokens_per_pass):
             self._neighbours.update((tuple(prompt), tree.prompts) for prompt in tree.prompts)
 
+    def fill(self, prompts: Sequence[TokenIds]) -> None:
+        """Compute and keep the states of prompts that are not kept yet."""
+        for prompt in prompts:
+            self._of_prompt(prompt)
+
     def __call__(self, tree: TokenTree) -> torch.Tensor:
         """(R, V) logits at the tree's predicting nodes."""
         states = self._states(tree)

@@ -33,15 +33,17 @@ class LocalReasoner:
 
     Args:
         model: `smollm2`, `tiny`, a folder or a hub name; see `load_local_model`.
-        mode: `reply` writes a short reply and reads it as `chat` does; `letter` takes the option whose letter is the
-            likeliest first token. Default: `letter` for `smollm2` and `tiny`, else `reply`.
+        mode: `reply` writes a short reply and reads it as `chat` does; `letter` takes the option whose letter, as the
+            first token, gains most over its probability without any content. Default: `letter` for `smollm2` and
+            `tiny`, half of whose replies cannot be read, else `reply`.
         max_tokens: length of a reply.
         dtype: see `load_local_model`.
         device: see `load_local_model`.
         bases: show only the middle bases of each sequence.
 
     The model is loaded at the first question. Evidence that does not fit into its context is cut, every block to the
-    same length.
+    same length. The correction of the letters (contextual calibration, arXiv:2102.09690) is needed because small models
+    prefer a letter whatever is asked: SmolLM2 answers A to every question without it.
     """
 
     name = "local"
@@ -88,7 +90,8 @@ class LocalReasoner:
                 return Answer(parse_choice(reply, question.choices), reply)
             letters = LETTERS[: len(question.choices)]
             logprobs = model.next_token_logprobs(messages, letters)
-        best = logprobs.index(max(logprobs))
+            gains = [here - always for here, always in zip(logprobs, _letter_bias(*self._model, letters), strict=True)]
+        best = gains.index(max(gains))
         return Answer(best, letters[best])
 
     def _fitting(
@@ -113,6 +116,13 @@ def _load(name: str, dtype: str, device: str) -> LocalModel:
     from ....llm.local import load_local_model
 
     return load_local_model(name, dtype=dtype, device=device)
+
+
+@lru_cache(maxsize=64)
+def _letter_bias(name: str, dtype: str, device: str, letters: str) -> list[float]:
+    """Log-probabilities of the letters where question, sequence and options say nothing."""
+    nothing = PublicQuestion("N/A", ("N/A",) * len(letters), "N/A")
+    return _load(name, dtype, device).next_token_logprobs(reasoner_messages(nothing, []), letters)
 
 
 @lru_cache(maxsize=8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -233,10 +233,13 @@ class LoraPolicy:
         def stop(ids: Sequence[int]) -> bool:
             return tuple(ids) in candidates or ids[-1] in self._eos or stop_text in self.decode(ids)
 
-        drawn = [
-            sampling.generate(
-                self.local.model,
-                prompt,
+        at_once = max(1, self.config.tokens_per_pass // max(map(len, prompts)))
+        drawn: list[list[Sample]] = []
+        model = self.local.model.eval()  # checkpointing, on in training mode only, would turn the cache off
+        for first in range(0, len(prompts), at_once):
+            drawn += sampling.generate(
+                model,
+                prompts[first : first + at_once],
                 group,
                 stop=stop,
                 max_new_tokens=max_new_tokens,
@@ -244,9 +247,8 @@ class LoraPolicy:
                 generator=generator,
                 cached=self.scorer.reason is None,
             )
-            for prompt in prompts
-        ]
-        return [[Sample(s.ids, s.logprobs, candidates.get(s.ids), s.truncated) for s in own] for own in drawn]
+        model.train(self.config.gradient_checkpointing)
+        return [[replace(sample, candidate=candidates.get(sample.ids)) for sample in own] for own in drawn]
 
     @property
     def _eos(self) -> set[int]:

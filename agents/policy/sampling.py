@@ -59,7 +59,7 @@ def sample_tree(
     samples: list[list[Sample]] = []
     completions = [candidates] * len(prompts)
     for tree, logprobs in scorer.distributions(prompts, completions, temperature=temperature or 1.0):
-        draw = _Drawer(logprobs, greedy=temperature == 0, generator=generator)
+        draw = _Drawer(logprobs, temperature == 0, generator)
         for first in range(0, len(tree.lengths), len(candidates)):
             steps = _steps(tree, first, len(candidates))
             samples.append([_walk(draw, steps, root=int(tree.rows[first, 0])) for _ in range(group)])
@@ -69,7 +69,7 @@ def sample_tree(
 @torch.no_grad()
 def generate(
     model: Any,
-    prompt: TokenIds,
+    prompts: Sequence[TokenIds],
     group: int,
     *,
     stop: Callable[[Sequence[int]], bool],
@@ -77,48 +77,92 @@ def generate(
     temperature: float = 1.0,
     generator: torch.Generator | None = None,
     cached: bool = True,
-) -> list[Sample]:
-    """`group` completions of one prompt by free generation; the prompt goes through the model once.
+) -> list[list[Sample]]:
+    """`group` completions per prompt by free generation; each prompt goes through the model once.
 
     Args:
         model: a causal language model of transformers.
-        prompt: token ids.
-        group: number of completions.
+        prompts: token ids.
+        group: completions per prompt.
         stop: told the ids so far after every token; True ends the completion.
         max_new_tokens: length limit.
         temperature: 0 decodes greedily.
         generator: on the CPU; source of all randomness, one number per token.
         cached: use a key-value cache; False runs everything again for each token, which any architecture can do.
     """
-    ids: list[list[int]] = [[] for _ in range(group)]
-    logprobs: list[list[float]] = [[] for _ in range(group)]
-    done = [False] * group
-    start = torch.tensor([list(prompt)], device=model.device)
-    output = model(input_ids=start, use_cache=cached, logits_to_keep=1)
-    if cached:
-        cache_name, cache = _cache(model, output)
-        cache.batch_repeat_interleave(group)
-    rows = output.logits[:, -1].expand(group, -1)
+    if not cached and len(prompts) > 1:  # one by one, since recurrent layers would read the padding
+        limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "temperature": temperature, "generator": generator}
+        return [generate(model, [p], group, stop=stop, cached=False, **limits)[0] for p in prompts]
+    next_logits: Callable[[Sequence[Sequence[int]]], torch.Tensor]
+    next_logits = _Cached(model, prompts, group) if cached else _Uncached(model, prompts[0])
+    count = len(prompts) * group
+    ids: list[list[int]] = [[] for _ in range(count)]
+    logprobs: list[list[float]] = [[] for _ in range(count)]
+    done = [False] * count
     for _ in range(max_new_tokens):
-        step = log_distribution(rows, temperature or 1.0)
-        draw = _Drawer(step, greedy=temperature == 0, generator=generator)
-        for g in range(group):
-            token, logprob = draw(g)
-            if not done[g]:
-                ids[g].append(token)
-                logprobs[g].append(logprob)
-                done[g] = stop(ids[g])
+        draw = _Drawer(log_distribution(next_logits(ids), temperature or 1.0), temperature == 0, generator)
+        for i in range(count):
+            if not done[i]:
+                token, logprob = draw(i)
+                ids[i].append(token)
+                logprobs[i].append(logprob)
+                done[i] = stop(ids[i])
         if all(done):
             break
-        if cached:
-            latest = torch.tensor([[own[-1]] for own in ids], device=model.device)
-            rows = model(input_ids=latest, use_cache=True, **{cache_name: cache}).logits[:, -1]
-        else:
-            longest = max(map(len, ids))
-            whole = [[*prompt, *own, *own[-1:] * (longest - len(own))] for own in ids]
-            so_far = torch.tensor(whole, device=model.device)
-            rows = model(input_ids=so_far, use_cache=False, logits_to_keep=1).logits[:, -1]
-    return [Sample(tuple(i), tuple(p), None, not d) for i, p, d in zip(ids, logprobs, done, strict=True)]
+    samples = [Sample(tuple(i), tuple(p), None, not d) for i, p, d in zip(ids, logprobs, done, strict=True)]
+    return [samples[first : first + group] for first in range(0, count, group)]
+
+
+class _Cached:
+    """Next-token logits with a key-value cache. Prompts are padded on the left; ended completions are fed along."""
+
+    def __init__(self, model: Any, prompts: Sequence[TokenIds], group: int):
+        self.model, self.prompts, self.group = model, prompts, group
+        longest = max(map(len, prompts))
+        self.attention = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=model.device)
+        # transformers 5.2x renamed it
+        self.name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+        self.cache: Any = None
+
+    def __call__(self, ids: Sequence[Sequence[int]]) -> torch.Tensor:
+        """(completions, V) logits after the completions so far."""
+        if not ids[0]:
+            longest = self.attention.shape[1]
+            tokens = [[0] * (longest - len(p)) + list(p) for p in self.prompts]
+            positions = (self.attention.cumsum(-1) - 1).clamp(min=0)
+            logits = self._forward(tokens, positions)
+            self.cache.batch_repeat_interleave(self.group)
+            self.attention = self.attention.repeat_interleave(self.group, 0)
+            return logits.repeat_interleave(self.group, 0)
+        positions = self.attention.sum(-1, keepdim=True)
+        self.attention = torch.cat([self.attention, torch.ones_like(positions)], 1)
+        return self._forward([[own[-1]] for own in ids], positions)
+
+    def _forward(self, tokens: Sequence[Sequence[int]], positions: torch.Tensor) -> torch.Tensor:
+        output = self.model(
+            input_ids=torch.tensor(tokens, device=self.model.device),
+            attention_mask=self.attention,
+            position_ids=positions,
+            logits_to_keep=1,
+            use_cache=True,
+            **{self.name: self.cache},
+        )
+        self.cache = getattr(output, self.name)
+        return output.logits[:, -1]
+
+
+class _Uncached:
+    """Next-token logits of one prompt's completions by running everything again."""
+
+    def __init__(self, model: Any, prompt: TokenIds):
+        self.model, self.prompt = model, prompt
+
+    def __call__(self, ids: Sequence[Sequence[int]]) -> torch.Tensor:
+        """(completions, V) logits after the completions so far."""
+        longest = max(map(len, ids))  # ended completions repeat their last token; nobody looks at what follows
+        whole = [[*self.prompt, *own, *list(own[-1:]) * (longest - len(own))] for own in ids]
+        tokens = torch.tensor(whole, device=self.model.device)
+        return self.model(input_ids=tokens, use_cache=False, logits_to_keep=1).logits[:, -1]
 
 
 class _Drawer:
@@ -167,9 +211,3 @@ def _walk(draw: _Drawer, steps: dict[tuple[int, int], tuple[int | None, int | No
         logprobs.append(logprob)
         row, candidate = steps.get((row, token), (None, None))
     return Sample(tuple(ids), tuple(logprobs), candidate)
-
-
-def _cache(model: Any, output: Any) -> tuple[str, Any]:
-    """Keyword and key-value cache of a forward pass; transformers 5.2x renamed both."""
-    name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
-    return name, getattr(output, name)

@@ -90,14 +90,7 @@ class Scorer:
             grad: keep the graph to the model's trainable parameters.
         """
         with torch.set_grad_enabled(grad):
-            if self.reason is None:
-                trees = list(pack(prompts, completions, self.tokens_per_pass))
-                logprobs = concatenate([token_logprobs(self.logits(tree), tree, temperature) for tree in trees])
-                tokens = sum(map(len, trees))
-            else:
-                pairs = [(prompt, c) for prompt, own in zip(prompts, completions, strict=True) for c in own]
-                logprobs = self._rows(pairs, temperature, grad)
-                tokens = sum(len(prompt) + len(c) - 1 for prompt, c in pairs)
+            logprobs, tokens = (self._trees if self.reason is None else self._rows)(prompts, completions, temperature)
         lengths = torch.tensor([len(c) for own in completions for c in own], device=logprobs.device)
         scored = torch.arange(logprobs.shape[1], device=logprobs.device)[None] < lengths[:, None]
         return Paths(logprobs, scored, tokens)
@@ -115,26 +108,35 @@ class Scorer:
             yield tree, log_distribution(self.logits(tree), temperature)
 
     @torch.no_grad()
-    def prove(self, prompt: TokenIds, completions: Sequence[TokenIds], examples: int = 3) -> None:
-        """Compare a tree with plain rows on this model; fall back to rows, and log why, if they differ.
+    def prove(self, prompt: TokenIds, completions: Sequence[TokenIds]) -> None:
+        """Compare tree with rows, and trunk with the whole model, on this very model; log and drop what differs.
 
         Args:
             prompt: token ids of a prompt as it will be used.
-            completions: token ids of its completions.
-            examples: how many of them to compare, the shortest and the longest included.
+            completions: token ids of its completions; the shortest, a middle one and the longest are compared.
         """
+        trunk, self.trunk = self.trunk, None
+        by_length = sorted(completions, key=len)
+        chosen = [by_length[0], by_length[len(by_length) // 2], by_length[-1]]
+        limit = TOLERANCE[self.model.dtype]
+
+        def difference(logprobs: torch.Tensor, other: torch.Tensor) -> float:
+            lengths = torch.tensor([len(c) for c in chosen], device=other.device)
+            return ((logprobs.sum(-1) - other.sum(-1)) / lengths).abs().max().item()
+
         if self.reason is None:
-            by_length = sorted(completions, key=len)
-            chosen = [by_length[round(i * (len(by_length) - 1) / max(examples - 1, 1))] for i in range(examples)]
-            tree = self.paths([prompt], [chosen])
-            rows = concatenate([row_logprobs(self.model, [(prompt, c)]) for c in chosen])
-            difference = ((tree.sums - rows.sum(-1)) / tree.lengths).abs().max().item()
-            limit = TOLERANCE[self.model.dtype]
-            if not difference <= limit:
-                through = "packed tree" if self.trunk is None else "packed tree above the cached trunk"
-                self.reason = f"the {through} differs from plain rows by {difference:.2g} (limit {limit:g})"
+            whole = self.paths([prompt], [chosen]).logprobs
+            off = difference(whole, concatenate([row_logprobs(self.model, [(prompt, c)]) for c in chosen]))
+            if not off <= limit:
+                self.reason = f"the packed tree differs from plain rows by {off:.2g} (limit {limit:g})"
         if self.reason is not None:
             log.warning("scoring row by row, which is many times slower: %s", self.reason)
+        elif trunk is not None:
+            self.trunk = trunk
+            off = difference(self.paths([prompt], [chosen]).logprobs, whole)
+            if not off <= limit:
+                self.trunk = None
+                log.warning("not caching the trunk: it differs from the whole model by %.2g (limit %g)", off, limit)
 
     def logits(self, tree: TokenTree) -> torch.Tensor:
         """(R, V) logits at the tree's predicting nodes."""
@@ -142,16 +144,30 @@ class Scorer:
             return self.trunk(tree)
         return self.model(**forward_arguments(self.model, tree)).logits[0]
 
-    def _rows(self, pairs: Sequence[tuple[TokenIds, TokenIds]], temperature: float, grad: bool) -> torch.Tensor:
+    def _trees(
+        self, prompts: Sequence[TokenIds], completions: Sequence[Sequence[TokenIds]], temperature: float
+    ) -> tuple[torch.Tensor, int]:
+        """(P, T) log-probabilities by packed trees, and the tokens that took."""
+        # Neighbours in sorted order have most in common, which matters if they do not all fit into one pass.
+        order = sorted(range(len(prompts)), key=lambda b: list(prompts[b]))
+        trees = list(pack([prompts[b] for b in order], [completions[b] for b in order], self.tokens_per_pass))
+        logprobs = concatenate([token_logprobs(self.logits(tree), tree, temperature) for tree in trees])
+        blocks = dict(zip(order, logprobs.split([len(completions[b]) for b in order]), strict=True))
+        return torch.cat([blocks[b] for b in range(len(prompts))]), sum(map(len, trees))
+
+    def _rows(
+        self, prompts: Sequence[TokenIds], completions: Sequence[Sequence[TokenIds]], temperature: float
+    ) -> tuple[torch.Tensor, int]:
+        """(P, T) log-probabilities row by row, and the tokens that took."""
+        pairs = [(prompt, c) for prompt, own in zip(prompts, completions, strict=True) for c in own]
         longest = max(len(c) for _, c in pairs)
 
         def scorer(chunk: Sequence[tuple[TokenIds, TokenIds]]) -> Callable[[], torch.Tensor]:
             return lambda: row_logprobs(self.model, chunk, temperature, longest)
 
         chunks = [scorer(pairs[i : i + ROWS_PER_PASS]) for i in range(0, len(pairs), ROWS_PER_PASS)]
-        if not grad:
-            return torch.cat([chunk() for chunk in chunks])
-        return _Recomputed.apply(chunks, *(p for p in self.model.parameters() if p.requires_grad))
+        logprobs = _Recomputed.apply(chunks, *(p for p in self.model.parameters() if p.requires_grad))
+        return logprobs, sum(len(prompt) + len(c) for prompt, c in pairs)
 
 
 def token_logprobs(logits: torch.Tensor, tree: TokenTree, temperature: float = 1.0) -> torch.Tensor:

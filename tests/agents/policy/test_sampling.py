@@ -78,14 +78,14 @@ def test_a_seed_fixes_the_samples_and_the_global_generator_is_left_alone(model, 
     runs = [sample_tree(Scorer(model), prompts, few, 8, generator=seeded(seed)) for seed in (3, 3, 4)]
     assert runs[0] == runs[1] != runs[2]
     never = {"stop": lambda _: False, "max_new_tokens": 3}
-    free = [generate(model, prompts[0], 8, generator=seeded(seed), **never) for seed in (3, 3, 4)]
+    free = [generate(model, prompts, 8, generator=seeded(seed), **never) for seed in (3, 3, 4)]
     assert free[0] == free[1] != free[2]
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_greedy_decoding_takes_the_most_likely_token(model, prompts, few):
     ((tree,),) = sample_tree(Scorer(model), prompts[:1], few, 1, temperature=0)
-    (free,) = generate(model, prompts[0], 1, stop=lambda _: False, max_new_tokens=5, temperature=0)
+    ((free,),) = generate(model, prompts[:1], 1, stop=lambda _: False, max_new_tokens=5, temperature=0)
     assert free.ids[: len(tree.ids)] == tree.ids
     ids = list(prompts[0])
     for token in free.ids:
@@ -93,28 +93,28 @@ def test_greedy_decoding_takes_the_most_likely_token(model, prompts, few):
         ids.append(token)
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_free_generation_records_the_rows_logprobs(model, prompts, cached):
-    samples = generate(
-        model,
-        prompts[0],
-        5,
-        stop=lambda ids: ids[-1] < 40,
-        max_new_tokens=6,
-        temperature=0.8,
-        generator=seeded(),
-        cached=cached,
-    )
-    rows = row_logprobs(model, [(prompts[0], s.ids) for s in samples], 0.8)
-    assert (rows.sum(-1) - torch.tensor([sum(s.logprobs) for s in samples], dtype=torch.float64)).abs().max() <= 1e-9
-    for sample in samples:
-        assert all(token >= 40 for token in sample.ids[:-1])
-        assert sample.truncated == (sample.ids[-1] >= 40) and len(sample.ids) <= 6
-    assert len({len(sample.ids) for sample in samples}) > 1
+@pytest.mark.parametrize(("family", "cached"), [("llama", True), ("llama", False), ("gpt2", True), ("gemma2", True)])
+def test_free_generation_records_the_rows_logprobs(build_model, prompts, family, cached):
+    """Prompts of different lengths in one batch; completions that end at different times."""
+    dtype = torch.float32 if family == "gemma2" else torch.float64  # eager masks of float64 overflow its softmax
+    model = build_model(family, dtype)
+    model.set_attn_implementation(ATTENTION[family])
+    limits = {"stop": lambda ids: ids[-1] < 40, "max_new_tokens": 6}
+    groups = generate(model, prompts, 5, temperature=0.8, generator=seeded(), cached=cached, **limits)
+    assert [len(group) for group in groups] == [5, 5, 5]
+    for prompt, samples in zip(prompts, groups, strict=True):
+        rows = row_logprobs(model, [(prompt, s.ids) for s in samples], 0.8)
+        recorded = torch.tensor([sum(s.logprobs) for s in samples], dtype=torch.float64)
+        assert (rows.sum(-1) - recorded).abs().max() <= (1e-9 if dtype == torch.float64 else 1e-4)
+        for sample in samples:
+            assert all(token >= 40 for token in sample.ids[:-1])
+            assert sample.truncated == (sample.ids[-1] >= 40) and len(sample.ids) <= 6
+    assert len({len(sample.ids) for samples in groups for sample in samples}) > 1
 
 
 def test_free_generation_of_a_recurrent_model(build_model, prompts):
     mamba = build_model("mamba", torch.float32)
-    samples = generate(mamba, prompts[0], 3, stop=lambda _: False, max_new_tokens=4, generator=seeded(), cached=False)
-    rows = row_logprobs(mamba, [(prompts[0], s.ids) for s in samples])
-    assert (rows.sum(-1) - torch.tensor([sum(s.logprobs) for s in samples])).abs().max() <= 1e-4
+    groups = generate(mamba, prompts, 3, stop=lambda _: False, max_new_tokens=4, generator=seeded(), cached=False)
+    for prompt, samples in zip(prompts, groups, strict=True):
+        rows = row_logprobs(mamba, [(prompt, s.ids) for s in samples])
+        assert (rows.sum(-1) - torch.tensor([sum(s.logprobs) for s in samples])).abs().max() <= 1e-4

@@ -80,6 +80,12 @@ def test_temperature_divides_the_logits(ready, prompts, candidates):
     assert (paths.logprobs - naive(model, prompts, candidates, 0.7)).abs().max() <= 1e-9
 
 
+def test_results_keep_the_order_of_the_prompts(ready, prompts, candidates):
+    scorer = Scorer(ready("llama"), tokens_per_pass=1)
+    forward, backward = scorer.paths(prompts, [candidates] * 3), scorer.paths(prompts[::-1], [candidates] * 3)
+    assert torch.equal(forward.logprobs.view(3, 16, -1), backward.logprobs.view(3, 16, -1).flip(0))
+
+
 def test_each_prompt_may_have_other_completions(ready, prompts):
     model = ready("llama")
     completions = [[[5, 6, 7], [5]], [[8, 9]], [[8, 9], [8, 9], [3]]]
@@ -143,6 +149,15 @@ def test_a_model_that_ignores_the_mask_is_found_out(ready, prompts, candidates, 
     assert scorer.reason is None
     scorer.prove(prompts[0], candidates)
     assert "differs from plain rows" in scorer.reason
+
+
+def test_a_trunk_that_differs_is_dropped(ready, prompts, candidates, caplog):
+    model = ready("llama")
+    scorer = Scorer(model)
+    scorer.trunk = lambda tree: torch.zeros(len(tree.predictors), 96, dtype=torch.float64)
+    scorer.prove(prompts[0], candidates)
+    assert scorer.trunk is None and scorer.reason is None
+    assert "not caching the trunk" in caplog.text
 
 
 def test_a_sound_model_is_proven(ready, prompts, candidates):

@@ -61,23 +61,25 @@ class Cassette:
         self._requests: dict[str, list[dict[str, Any]]] = {}
         self._claim = _claim(self.path) if write else None
         self._file = JsonLines(self.path)
-        header = None if identity is None else {"identity": dict(identity), "stateful": bool(stateful)}
+        header: dict[str, Any] | None = None
+        if identity is not None:
+            header = {"identity": dict(identity), "stateful": bool(stateful)}
         records = self._read()
         found = next(records, None)
-        if found is None and not (write and header):
-            raise ConfigError(f"cassette {self.path} is missing or empty: record it first, or correct the path")
         if found is None:
-            assert header is not None
+            if not write or header is None:
+                raise ConfigError(f"cassette {self.path} is missing or empty: record it first, or correct the path")
             self._file.append(header)
-        elif not isinstance(found.get("identity"), dict):
+            found = header
+        if not isinstance(found.get("identity"), dict):
             raise ConfigError(f"{self.path} is no cassette: its first record has no 'identity'")
-        elif header is not None and header != found:
+        if header is not None and header != found:
             raise ConfigError(
                 f"cassette {self.path} was recorded with {canonical(found)}, this mock is {canonical(header)}: "
                 "use the same settings, or another file"
             )
-        self.identity: dict[str, Any] = (found or header or {})["identity"]
-        self.stateful = bool((found or header or {}).get("stateful"))
+        self.identity: dict[str, Any] = found["identity"]
+        self.stateful = bool(found.get("stateful"))
         for record in records:
             try:
                 self._add(record["key"], record["occurrence"], record["request"], record["answer"])

@@ -96,7 +96,7 @@ def make_mock(spec: str | Mapping[str, Any] | Mock) -> Mock:
         if not isinstance(spec, Mock):
             raise ConfigError(f"mock={spec!r}: expected a name, a dict with a name, or an object with start(scene)")
         return spec
-    arguments = {"name": spec} if isinstance(spec, str) else dict(spec)
+    arguments: dict[str, Any] = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = arguments.pop("name", None)
     cassette, mode = arguments.pop("cassette", None), arguments.pop("mode", None)
     if name == "replay":

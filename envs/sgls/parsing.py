@@ -332,7 +332,7 @@ def from_openai(message: dict[str, Any], parser: CallParser | None = None) -> st
     calls = []
     for tool_call in message.get("tool_calls") or ():
         function = tool_call.get("function") or {}
-        arguments = function.get("arguments") or {}
+        arguments: Any = function.get("arguments") or {}
         if isinstance(arguments, str):
             with contextlib.suppress(StrictJsonError):
                 arguments = loads(arguments)

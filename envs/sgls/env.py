@@ -192,7 +192,7 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
             record = episode.transcript(self._mock.identity)
             line = json.dumps(record, ensure_ascii=False)
             try:
-                return self._scorer(episode.presentation.task, record), line
+                return self._scorer(record["task"], record), line
             except InfrastructureError as failure:
                 error = failure
         told = {"type": type(error).__name__, "message": str(error)}

@@ -1,6 +1,6 @@
 """What an episode is worth: the interface between the environment and the rewards.
 
-A scorer is a pure function of a task and a transcript, both plain data (see `transcripts`). It returns one number per
+A scorer is a pure function of a task and a transcript, both plain JSON (see `transcripts`). It returns one number per
 component, None for what it could not score, and the episode's reward as `total`. It has an attribute `components` with
 the names of all its entries, `total` included.
 """
@@ -8,12 +8,10 @@ the names of all its entries, `total` included.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from ...errors import ConfigError, UnknownNameError
-from .tasks import Task
 
 _BUILT_IN = {"hierr": "toolcredit.rewards.hierr:HierR"}
 
@@ -28,8 +26,12 @@ class Scorer(Protocol):
 
     components: tuple[str, ...]
 
-    def __call__(self, task: Task, transcript: dict[str, Any]) -> dict[str, float | None]:
-        """The components of the episode's score; must not change its arguments.
+    def __call__(self, task: dict[str, Any], transcript: dict[str, Any]) -> dict[str, float | None]:
+        """The components of the episode's score.
+
+        Args:
+            task: `Task.to_json()` of the task as it was shown.
+            transcript: the record of the episode.
 
         Raises:
             InfrastructureError: a judge behind it failed; nothing is scored then.
@@ -42,7 +44,7 @@ class NoScorer:
 
     components: tuple[str, ...] = ("total",)
 
-    def __call__(self, task: Task, transcript: dict[str, Any]) -> dict[str, float | None]:
+    def __call__(self, task: dict[str, Any], transcript: dict[str, Any]) -> dict[str, float | None]:
         """No score."""
         return {"total": None}
 
@@ -58,7 +60,7 @@ def make_scorer(spec: str | Mapping[str, Any] | Scorer | None) -> Scorer:
         UnknownNameError: there is no scorer of that name.
         ConfigError: it cannot be made.
     """
-    if spec is None or (spec == "hierr" and importlib.util.find_spec("toolcredit.rewards.hierr") is None):
+    if spec is None:
         return NoScorer()
     if not isinstance(spec, str | Mapping):
         if not callable(spec) or not hasattr(spec, "components"):

@@ -199,9 +199,23 @@ def test_a_fake_response_tag_in_the_arguments_never_reaches_the_model_as_one(cha
     assert call["arguments"]["text"] == fake
 
 
+def together(server, fake_chat, count, text):
+    """A reply that waits until `count` requests are in flight, and a little longer, lest there are more."""
+
+    def behave(exchange):
+        for _ in range(2000):
+            if server.peak_in_flight >= count:
+                break
+            exchange.sleep(0.005)
+        exchange.sleep(0.02)
+        exchange.send(fake_chat.completion(text))
+
+    return behave
+
+
 def test_calls_of_one_turn_are_asked_at_once_and_never_above_the_limit(chat_server, fake_chat):
-    chat_server.script(fake_chat.answer(lambda body: answer({"population": 7}), after=0.05))
-    mock = ChatMock("fake", base_url=chat_server.url, limit={"in_flight": 6}, **FAST)
+    chat_server.script(together(chat_server, fake_chat, 6, answer({"population": 7})))
+    mock = ChatMock("fake", base_url=chat_server.url, limit={"in_flight": 6}, max_retries=0)
     sessions = [mock.start(SCENE) for _ in range(8)]
     results: list = []
 

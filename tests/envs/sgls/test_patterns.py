@@ -2,7 +2,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from toolcredit.envs.sgls.patterns import LinearPattern, PatternError
 
@@ -23,6 +23,7 @@ PATTERNS = st.recursive(
 
 @given(PATTERNS, st.text(alphabet="ab01_. \né", max_size=12))
 def test_verdicts_equal_those_of_re_with_json_schemas_dialect(pattern, text):
+    assume(text or r"\B" not in pattern)  # before Python 3.14 \B did not match the empty text
     same = re.compile(pattern.replace("$", r"\Z"), re.ASCII)
     assert LinearPattern(pattern).search(text) == bool(same.search(text))
 

@@ -130,8 +130,8 @@ def test_the_transcript_says_all_that_scoring_needs():
     transcript = json.loads(info["transcript"])
     assert transcript == env.transcript
     ((task, seen),) = scorer.seen
-    assert task is env.task and seen["turns"] == transcript["turns"]
-    assert Task.from_json(transcript["task"]) == TASK
+    assert task == transcript["task"] and seen["turns"] == transcript["turns"]
+    assert Task.from_json(task) == TASK == env.task
     assert transcript["tools"] == ["echo"] and transcript["mock"] == {"mock": "scripted"}
     assert transcript["ending"] == {"terminated": True, "truncated": False, "reason": None, "error": None}
     first = transcript["turns"][0]
@@ -493,8 +493,18 @@ def test_a_dead_endpoint_truncates_without_a_reward():
 
 def test_threads_keep_an_endpoint_busy_and_within_its_limit(fake_chat, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    def together(exchange):
+        """Answer when as many requests are in flight as may be, and a little later, lest there are more."""
+        for _ in range(2000):
+            if server.peak_in_flight >= 8:
+                break
+            exchange.sleep(0.005)
+        exchange.sleep(0.02)
+        exchange.send(fake_chat.completion("<tool_response>1</tool_response>"))
+
     with fake_chat.ChatServer() as server:
-        server.script(fake_chat.answer(lambda body: "<tool_response>1</tool_response>", after=0.02))
+        server.script(together)
         chat = {"name": "chat", "model": "fake", "base_url": server.url, "limit": {"in_flight": 8}}
         envs = gym.make_vec("SGLSToolCalling-v0", 64, tasks=[TASK], mock=chat, scorer=None)
         envs.reset(seed=0)

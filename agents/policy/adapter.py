@@ -50,6 +50,7 @@ def attach(model: Any, config: PolicyConfig) -> PeftModel:
         lora_dropout=0.0,
         target_modules=sorted(targets),
         layers_to_transform=list(range(len(layers) - count, len(layers))),
+        fan_in_fan_out=any(isinstance(m, Conv1D) for m in layers.modules()),
         layers_pattern=name.rsplit(".", 1)[-1],
         task_type="CAUSAL_LM",
     )

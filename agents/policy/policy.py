@@ -227,11 +227,15 @@ class LoraPolicy:
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> list[list[Sample]]:
-        """`group` completions per prompt by free generation, each ended by `stop_text`, end of sequence, or length."""
+        """`group` completions per prompt by free generation, each ended by `stop_text`, end of sequence, or length.
+
+        Where candidates end with the end-of-sequence token (`end_with_eos`), `stop_text` ends nothing.
+        """
         candidates = {tuple(ids): i for i, ids in enumerate(self.candidates)}
+        eos, by_text = self._eos, not self.config.end_with_eos
 
         def stop(ids: Sequence[int]) -> bool:
-            return tuple(ids) in candidates or ids[-1] in self._eos or stop_text in self.decode(ids)
+            return tuple(ids) in candidates or ids[-1] in eos or (by_text and stop_text in self.decode(ids))
 
         at_once = max(1, self.config.tokens_per_pass // max(map(len, prompts)))
         drawn: list[list[Sample]] = []

@@ -1,12 +1,16 @@
 import json
 import logging
+import re
 
 import pytest
 import torch
 from peft import PeftModel
 from pydantic import ValidationError
 from toolcredit.agents.policy import LoraPolicy, PolicyConfig
-from toolcredit.agents.policy.scorer import row_logprobs
+from toolcredit.agents.policy.adapter import attach
+from toolcredit.agents.policy.families import ATTENTION
+from toolcredit.agents.policy.scorer import Scorer, row_logprobs
+from toolcredit.agents.policy.trunk import MemoryStore, SplitModel, Trunk
 from toolcredit.errors import ConfigError, RunError
 from toolcredit.llm.local import load_local_model
 
@@ -19,12 +23,13 @@ def tiny(**fields):
     return policy
 
 
-def trained(policy, seed=0):
+def trained(policy, seed=0, scale=0.1):
     """Stand-in for training: an adapter that changes the output."""
     generator = torch.Generator().manual_seed(seed)
+    named = policy.trainable_parameters() if isinstance(policy, LoraPolicy) else dict(policy.named_parameters())
     with torch.no_grad():
-        for parameter in policy.trainable_parameters().values():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.1)
+        for parameter in (p for p in named.values() if p.requires_grad):
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * scale)
     return policy
 
 
@@ -60,9 +65,32 @@ def test_scores_are_the_log_probabilities_of_rows(fields):
 
 def test_the_adapter_sits_on_the_upper_layers_only():
     whole, upper = tiny(), tiny(lora_layers=1)
-    last = max(int(name.split(".layers.")[1].split(".")[0]) for name in whole.trainable_parameters())
-    assert {int(n.split(".layers.")[1].split(".")[0]) for n in upper.trainable_parameters()} == {last}
+    last = max(map(layer_of, whole.trainable_parameters()))
+    assert set(map(layer_of, upper.trainable_parameters())) == {last}
     assert upper.parameter_counts()[0] * (last + 1) == whole.parameter_counts()[0] < whole.parameter_counts()[1]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "qwen2", "gemma2"])
+def test_adapters_of_other_families(build_model, family, prompts, candidates):
+    """Adapter on two of four layers: trees and the trunk below it equal rows, in value and gradient."""
+    model = build_model(family, torch.float32)
+    model.set_attn_implementation(ATTENTION[family])
+    adapted = trained(attach(model, PolicyConfig(lora_layers=2)), scale=0.02)
+    assert {layer_of(name) for name, p in adapted.named_parameters() if p.requires_grad} == {2, 3}
+    scorer = Scorer(model)
+    scorer.trunk = Trunk(SplitModel(model, 2), candidates, MemoryStore(), 2048)
+    sums = scorer.paths(prompts, [candidates] * 3, grad=True).sums
+    rows = row_logprobs(model, [(p, c) for p in prompts for c in candidates]).sum(-1)
+    assert (sums - rows).abs().max() <= 5e-4
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    ours, naive = (torch.autograd.grad(x.logsumexp(0), parameters) for x in (sums, rows))
+    scale = max(g.abs().max() for g in naive)
+    assert max((a - b).abs().max() for a, b in zip(ours, naive, strict=True)) <= 1e-4 * scale
+
+
+def layer_of(name):
+    """Index of the decoder layer that a parameter belongs to."""
+    return int(re.search(r"\.(?:layers|h)\.(\d+)\.", name)[1])
 
 
 def test_candidates_decode_to_their_strings():
@@ -74,6 +102,11 @@ def test_candidates_decode_to_their_strings():
 def test_end_of_sequence_can_end_the_candidates():
     policy = tiny(end_with_eos=True)
     assert all(ids[-1] == policy.local.tokenizer.eos_token_id for ids in policy.candidates)
+    prompts = questions(policy, 1)
+    teach(policy, prompts, favourite=2)
+    for draw in (policy.sample, policy.generate):
+        ((greedy,),) = draw(prompts, 1, temperature=0)
+        assert greedy.candidate == 2
 
 
 def test_encoding_is_the_models_own_template():
@@ -139,21 +172,26 @@ def test_samples_are_reproducible_and_have_the_logprobs_that_training_sees(how):
     assert paths.scored.sum(-1).tolist() == [len(s.ids) for group in runs[0] for s in group]
 
 
+def teach(policy, prompts, favourite):
+    """Train the adapter until it writes one candidate."""
+    optimizer = torch.optim.Adam(policy.trainable_parameters().values(), lr=0.01)
+    for _ in range(100):
+        optimizer.zero_grad()
+        loss = -policy.score(prompts, grad=True).sums[0, favourite]
+        if loss < 0.05:
+            break
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(policy.trainable_parameters().values(), 1.0)
+        optimizer.step()
+
+
 @pytest.fixture(scope="module")
 def taught():
     """A policy that has learned to write candidate 9, the prompt, and its valid mass before."""
     policy = tiny()
     prompts = questions(policy, 1)
     before = policy.score(prompts).valid_mass.item()
-    optimizer = torch.optim.Adam(policy.trainable_parameters().values(), lr=0.01)
-    for _ in range(100):
-        optimizer.zero_grad()
-        loss = -policy.score(prompts, grad=True).sums[0, 9]
-        if loss < 0.05:
-            break
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(policy.trainable_parameters().values(), 1.0)
-        optimizer.step()
+    teach(policy, prompts, favourite=9)
     return policy, prompts, before
 
 

@@ -94,6 +94,15 @@ def test_planned_neighbours_are_computed_together(ready, store, prompts, candida
     assert split.computed == len(TokenTree.build(prompts, [candidates] * 3))
 
 
+def test_filling_leaves_nothing_to_compute(ready, store, prompts, candidates):
+    split = CountingSplit(ready(), 2)
+    trunk = Trunk(split, candidates, store, 2048)
+    trunk.fill(prompts)
+    before = split.computed
+    trunk(TokenTree.build(prompts, [candidates] * 3))
+    assert split.computed == before > 0
+
+
 def test_the_order_of_visits_does_not_change_what_is_stored(ready, prompts, candidates):
     stores = [MemoryStore(), MemoryStore()]
     for store, order in zip(stores, (prompts, prompts[::-1]), strict=True):

@@ -225,15 +225,15 @@ def _score(attempt: Attempt, plan: Plan, gold_kind: str, weights: Weights) -> Pr
     gold = [call for step in plan for call in step]
     if not gold:
         right = float(not attempt.attempted)
-        notes = ("key and value are not scored: nothing is to be called",)
+        why = ("key and value are not scored: nothing is to be called",)
         written = attempt.format if attempt.attempted else None
-        return _weigh(weights, notes, format=written, name=right, key=None, value=None, parallel=right)
+        return _weigh(weights, why, format=written, name=right, key=None, value=None, parallel=right)
     predicted = attempt.calls
     parts: dict[str, float | None] = {
         "format": attempt.format,
         "name": name_f1([call["name"] for call in predicted], [call["name"] for call in gold]),
     }
-    notes = ()
+    notes: tuple[str, ...] = ()
     if gold_kind == "names_only":
         parts |= {"key": None, "value": None, "parallel": None}
         notes = ("only format and name are scored: the gold names tools without arguments",)

@@ -131,7 +131,7 @@ def _judge(spec: Any) -> Judge:
         if not callable(spec):
             raise ConfigError(f"judge={spec!r}: expected a name, a dict with a name, a judge or a function")
         return FunctionJudge(spec)
-    arguments = {"name": spec} if isinstance(spec, str) else dict(spec)
+    arguments: dict[str, Any] = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = str(arguments.pop("name", None))
     kind, _, model = name.partition(":")
     try:
@@ -140,7 +140,7 @@ def _judge(spec: Any) -> Judge:
         if kind == "chat":
             from .chat_judge import ChatJudge
 
-            return ChatJudge(**({"model": model} if model else {}), **arguments)
+            return ChatJudge(**({"model": model, **arguments} if model else arguments))
         if not model:
             raise UnknownNameError("judge", name, _BUILT_IN, "Or give an import path package.module:object")
         found = resolve_name(name)

@@ -214,3 +214,16 @@ def _unescape(match: re.Match[str]) -> str:
     if code is None:
         return _ESCAPED.get(match[4], match[0])
     return chr(int(code, 16)) if int(code, 16) <= 0x10FFFF else "\ufffd"
+
+
+def read_literal(text: str) -> Any:
+    """The JSON value of a Python literal, as `repr` writes it; tuples become lists. Nothing is evaluated.
+
+    Raises:
+        StrictJsonError: the text is no literal of strings, numbers, `True`, `False`, `None`, lists and dictionaries.
+    """
+    reader = _Reader(text)
+    value = reader._value(0)
+    if reader.kind is not None:
+        reader._fail("the end of the text")
+    return value

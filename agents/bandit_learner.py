@@ -28,7 +28,7 @@ from .base import Callback, Learner, TextBandit, TrainingReport, text_bandit
 from .checkpoint import Progress, update_generator
 from .config import parse_config
 from .dead_groups import dead_group_rate
-from .policy.policy import LoraPolicy, PolicyConfig
+from .policy.policy import LoraPolicy, PolicyConfig, Scored
 
 WARM = "warm"
 """Folder, inside a run, of the adapter after the format warm-up."""
@@ -94,6 +94,7 @@ class BanditLearner(Learner):
         self._policy: LoraPolicy | None = None
         self._bandit: TextBandit | None = None
         self._actions: list[str] = []
+        self._chosen: dict[tuple[int, ...], int] = {}  # decisions of the present weights, by prompt
 
     @property
     def policy(self) -> LoraPolicy:
@@ -114,6 +115,7 @@ class BanditLearner(Learner):
         if actions != self._actions:
             self.policy.set_candidates(actions)
             self._actions = actions
+            self._chosen.clear()
 
     def act(self, observation: Any, info: dict[str, Any]) -> int:
         """The best action for a question; `decoding` says how it is chosen.
@@ -126,7 +128,9 @@ class BanditLearner(Learner):
         if self.config.decoding == "free":
             [[sample]] = self.policy.generate([prompt], 1, temperature=0)
             return self._bandit.parse_action(self.policy.decode(sample.ids)) or 0
-        return int(self.policy.score([prompt]).mean.argmax(-1)[0])
+        if tuple(prompt) not in self._chosen:
+            self._score_all([prompt])
+        return self._chosen[tuple(prompt)]
 
     # ---------------------------------------------------------------------------------------------- learning
 
@@ -169,6 +173,7 @@ class BanditLearner(Learner):
                 progress.save(self.policy.trainable_parameters(), self.optimizer)
         progress.save(self.policy.trainable_parameters(), self.optimizer)
         progress.take_best(self.policy.trainable_parameters())
+        self._chosen.clear()
         if run is not None:
             self.save(run.path)
         return TrainingReport(progress.update, progress.seconds, dict(self.spent), dict(progress.best))
@@ -220,6 +225,7 @@ class BanditLearner(Learner):
         parameters = self.policy.trainable_parameters().values()
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip, error_if_nonfinite=True)
         self.optimizer.step()
+        self._chosen.clear()
         self.optimizer.zero_grad(set_to_none=True)
         return float(norm)
 
@@ -264,16 +270,24 @@ class BanditLearner(Learner):
         self.policy.plan(prompts)
         return prompts
 
-    @torch.no_grad()
     def generation_probabilities(self, env: gym.Env) -> np.ndarray:
-        """p_gen: (questions, actions) probability that free generation writes each action's string."""
+        """p_gen: (questions, actions) probability that free generation writes each action's string.
+
+        Also decides for all questions at once, which is cheaper than one by one: `act` remembers.
+        """
         self.bind(env)
-        return self.policy.score(self.prompts(env)).sums.double().exp().cpu().numpy()
+        return self._score_all(self.prompts(env)).sums.double().exp().cpu().numpy()
 
     @torch.no_grad()
+    def _score_all(self, prompts: list[list[int]]) -> Scored:
+        """Scores of all candidates; the best of each prompt is remembered until the weights change."""
+        scored = self.policy.score(prompts)
+        self._chosen.update(zip(map(tuple, prompts), scored.mean.argmax(-1).tolist(), strict=True))
+        return scored
+
     def evaluate(self, contexts: Contexts) -> dict[str, float]:
         """Mean reward, accuracy and tools of controlled decoding, valid mass and closed-form dead-group rate."""
-        scored = self.policy.score(contexts.prompts)
+        scored = self._score_all(contexts.prompts)
         chosen = scored.mean.argmax(-1).cpu().numpy()
         rows = np.arange(len(chosen))
         p_gen = scored.sums.double().exp().cpu().numpy()

@@ -120,11 +120,11 @@ def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback
     env, dev = plan.env("train"), plan.evaluation_env("dev")
     report = learner.learn(env, eval_env=dev, callbacks=callbacks, resume=resume)
     _, held_out = held_out_env(plan)
-    evaluation = evaluate(held_out, {plan.agent: learner})
     training = asdict(report)
     if hasattr(learner, "generation_probabilities"):
         p_gen, rewards = learner.generation_probabilities(held_out), RewardTable.build(held_out).rewards_for(held_out)
         training["dead_groups"] = dead_group_curve(p_gen, rewards, GROUP_SIZES)
+    evaluation = evaluate(held_out, {plan.agent: learner})
     records = [json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in evaluation.records[plan.agent]]
     write_atomic(Path(plan.out) / HELD_OUT, "".join(records))
     write_json(Path(plan.out) / TRAINING, training)

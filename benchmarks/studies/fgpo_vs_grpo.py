@@ -34,20 +34,16 @@ SEEDS = (1, 2, 3, 4, 5)
 #: Settings over the laptop presets, the same number for each learner.
 SWEEPS: dict[str, tuple[dict[str, Any], ...]] = {
     "fgpo": (
-        {"learning_rate": 2e-4, "temperature": 0.2},
-        {"learning_rate": 5e-4, "temperature": 0.2},
-        {"learning_rate": 1e-3, "temperature": 0.2},
-        {"learning_rate": 2e-4, "temperature": 0.1},
-        {"learning_rate": 5e-4, "temperature": 0.1},
-        {"learning_rate": 5e-4, "temperature": 0.5},
+        {"learning_rate": 1e-3, "entropy": 0.03},
+        {"learning_rate": 2e-3, "entropy": 0.03},
+        {"learning_rate": 1e-3, "entropy": 0.1},
+        {"learning_rate": 2e-3, "entropy": 0.1},
     ),
     "grpo": (
-        {"learning_rate": 1e-4, "group_size": 6, "kl": 0.0},
         {"learning_rate": 2e-4, "group_size": 6, "kl": 0.0},
-        {"learning_rate": 5e-4, "group_size": 6, "kl": 0.0},
-        {"learning_rate": 2e-4, "group_size": 12, "kl": 0.0},
-        {"learning_rate": 2e-4, "group_size": 6, "kl": 0.02},
-        {"learning_rate": 5e-4, "group_size": 12, "kl": 0.02},
+        {"learning_rate": 5e-4, "group_size": 6, "kl": 0.02},
+        {"learning_rate": 1e-3, "group_size": 12, "kl": 0.0},
+        {"learning_rate": 1e-3, "group_size": 6, "kl": 0.02},
     ),
 }
 

@@ -15,6 +15,9 @@ from dataclasses import dataclass, fields
 
 from ..errors import ConfigError
 
+#: Seconds; a name of its own so that a test need not wait for a real one.
+MINUTE = 60.0
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -52,7 +55,7 @@ class Window:
         clock: seconds, monotonic.
     """
 
-    def __init__(self, budget: int, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, budget: int, seconds: float, clock: Callable[[], float] = time.monotonic):
         self.budget, self.seconds, self._clock = budget, seconds, clock
         self._spent: deque[list[float]] = deque()
 
@@ -149,6 +152,6 @@ def _with_budget(window: Window | None, budget: int | None) -> Window | None:
     if budget is None:
         return window
     if window is None:
-        return Window(budget)
+        return Window(budget, MINUTE)
     window.budget = budget
     return window

@@ -10,6 +10,8 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -49,8 +51,18 @@ class Exchange:
         self.handler.wfile.write(raw)
 
     def sleep(self, seconds: float) -> None:
-        """Wait, but not longer than the server runs."""
-        self.stopping.wait(seconds)
+        """Wait, but not longer than the server runs.
+
+        Raises:
+            ConnectionError: the client closed the connection meanwhile.
+        """
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self.stopping.wait(min(left, 0.05)):
+            if select.select([self.handler.connection], [], [], 0)[0] and not self._peek():
+                raise ConnectionAbortedError("the client went away")
+
+    def _peek(self) -> bytes:
+        return self.handler.connection.recv(1, socket.MSG_PEEK)
 
 
 def completion(
@@ -90,6 +102,18 @@ def reply(text: str | None = "A", *, after: float = 0.0, **parts: Any) -> Behavi
         exchange.send(completion(text, **parts))
 
     return behave
+
+
+def together(server: ChatServer, number: int, behave: Behaviour) -> Behaviour:
+    """Hold every request until `number` of them were in flight at once, or ten seconds have passed, then `behave`."""
+
+    def wait_then_behave(exchange: Exchange) -> None:
+        give_up = time.monotonic() + 10.0
+        while server.peak_in_flight < number and time.monotonic() < give_up:
+            exchange.sleep(0.01)
+        behave(exchange)
+
+    return wait_then_behave
 
 
 def answer(function: Callable[[dict[str, Any]], str | dict[str, Any]], after: float = 0.0) -> Behaviour:
@@ -214,6 +238,13 @@ class ChatServer:
     def bodies(self) -> list[dict[str, Any]]:
         """The JSON of every request so far."""
         return [request["body"] for request in self.requests]
+
+    def wait_until_idle(self) -> None:
+        """Wait until no request is being answered, abandoned ones included, and measure the peak anew."""
+        end = time.monotonic() + 10.0
+        while self._in_flight and time.monotonic() < end:
+            time.sleep(0.01)
+        self.peak_in_flight = 0
 
     def __enter__(self) -> ChatServer:
         self._thread.start()

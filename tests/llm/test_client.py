@@ -6,7 +6,6 @@ import logging
 import multiprocessing
 import pickle
 import random
-import threading
 import time
 
 import pytest
@@ -126,26 +125,24 @@ def test_no_server_can_exceed_the_time_limit(chat_server, fake_chat, failure):
     begin = time.monotonic()
     with pytest.raises(EndpointError, match="gave up after"):
         client.complete(QUESTION)
-    assert time.monotonic() - begin < 2.0
+    assert time.monotonic() - begin < 10  # far from the 60 s of the hang, also on a busy machine
 
 
 def test_a_hang_is_tried_again_and_does_not_shift_replies(chat_server, fake_chat):
-    chat_server.script(fake_chat.reply("late", after=0.5), fake_chat.reply("first"), fake_chat.reply("second"))
-    client = make_client(chat_server, timeout=0.2)
+    chat_server.script(fake_chat.reply("late", after=2.5), fake_chat.reply("first"), fake_chat.reply("second"))
+    client = make_client(chat_server, timeout=2.0)
     assert client.complete(QUESTION).text == "first"
-    time.sleep(0.4)
+    time.sleep(1.0)
     assert client.complete(QUESTION).text == "second"
 
 
 def test_retry_after_is_honoured_and_capped(chat_server, fake_chat):
     chat_server.script(fake_chat.too_many("0.3"), fake_chat.too_many("3600"), fake_chat.reply("A"))
     client = make_client(chat_server, backoff=Backoff(first=0.01, longest=0.5))
-    begin = time.monotonic()
     assert client.complete(QUESTION).text == "A"
     first, second, third = (request["time"] for request in chat_server.requests)
     assert second - first >= 0.3
-    assert 0.5 <= third - second < 1.5
-    assert time.monotonic() - begin < 3
+    assert 0.5 <= third - second < 30
 
 
 def test_a_wait_that_passes_the_deadline_is_not_begun(chat_server, fake_chat):
@@ -154,16 +151,18 @@ def test_a_wait_that_passes_the_deadline_is_not_begun(chat_server, fake_chat):
     begin = time.monotonic()
     with pytest.raises(EndpointError, match="would pass the deadline"):
         client.complete(QUESTION)
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 10
 
 
 def test_peak_in_flight_is_the_limit(chat_server, fake_chat):
-    chat_server.script(fake_chat.answer(lambda body: body["messages"][0]["content"], after=0.1))
+    echo = fake_chat.answer(lambda body: body["messages"][0]["content"], after=0.02)
+    chat_server.script(echo)
     # two clients of one endpoint share the tightest limit
     clients = [make_client(chat_server, limit=Limit(in_flight=n)) for n in (8, 50)]
     for client in clients:
-        client.complete([{"role": "user", "content": "warm up"}])
-    chat_server.peak_in_flight = 0
+        client.complete([{"role": "user", "content": "connect"}])
+    chat_server.wait_until_idle()
+    chat_server.script(fake_chat.together(chat_server, 8, echo))
 
     def ask(i):
         return clients[i % 2].complete([{"role": "user", "content": f"question {i}"}]).text
@@ -174,29 +173,32 @@ def test_peak_in_flight_is_the_limit(chat_server, fake_chat):
 
 
 def test_the_http_pool_is_no_second_limit(chat_server, fake_chat):
-    chat_server.script(fake_chat.reply("A", after=1.0))
+    chat_server.script(fake_chat.together(chat_server, 150, fake_chat.reply("A")))
     client = make_client(chat_server, limit=Limit(in_flight=150))
     with concurrent.futures.ThreadPoolExecutor(150) as pool:
         list(pool.map(lambda _: client.complete(QUESTION), range(150)))
     assert chat_server.peak_in_flight == 150
 
 
-def test_failing_requests_stay_within_the_limit(chat_server, fake_chat):
-    chat_server.script(*[fake_chat.hang(), fake_chat.status(500), fake_chat.drip(0.02)] * 10, fake_chat.reply("A"))
-    client = make_client(chat_server, limit=Limit(in_flight=4), timeout=0.2, max_retries=20)
+def test_failing_requests_leave_no_slot_behind(chat_server, fake_chat):
+    chat_server.script(*[fake_chat.hang(), fake_chat.status(500), fake_chat.drip(0.02)] * 4, fake_chat.reply("A"))
+    client = make_client(chat_server, limit=Limit(in_flight=4), timeout=1.0, max_retries=20)
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         assert [r.text for r in pool.map(lambda _: client.complete(QUESTION), range(16))] == ["A"] * 16
-    assert client.totals.requests == len(chat_server.requests) == 46
+    chat_server.wait_until_idle()
+    chat_server.script(fake_chat.together(chat_server, 4, fake_chat.reply("B")))
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert [r.text for r in pool.map(lambda _: client.complete(QUESTION), range(16))] == ["B"] * 16
+    assert chat_server.peak_in_flight == 4
 
 
-def test_requests_a_minute_hold_the_eleventh_back(chat_server):
+def test_requests_a_minute_hold_the_eleventh_back(chat_server, monkeypatch):
+    monkeypatch.setattr("toolcredit.llm.limiter.MINUTE", 1.0)
     client = make_client(chat_server, limit=Limit(requests_per_minute=10))
-    for _ in range(10):
-        client.complete(QUESTION)
-    waiting = threading.Thread(target=lambda: client.complete(QUESTION), daemon=True)
-    waiting.start()
-    waiting.join(0.5)
-    assert waiting.is_alive() and len(chat_server.requests) == 10
+    with concurrent.futures.ThreadPoolExecutor(11) as pool:
+        list(pool.map(lambda _: client.complete(QUESTION), range(11)))
+    times = [request["time"] for request in chat_server.requests]
+    assert times[10] - times[0] > 0.9
 
 
 def test_the_key_never_leaks(chat_server, fake_chat, monkeypatch, caplog, tmp_path):

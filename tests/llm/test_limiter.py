@@ -29,7 +29,7 @@ def test_a_window_says_how_long_to_wait():
 
 
 def test_a_correction_makes_room():
-    window = Window(10, clock=Clock())
+    window = Window(10, seconds=60, clock=Clock())
     entry = window.spend(10)
     assert window.wait(5) == 60
     entry[1] = 3
@@ -38,7 +38,7 @@ def test_a_correction_makes_room():
 
 def test_one_expense_above_the_budget_waits_for_an_empty_window():
     clock = Clock()
-    window = Window(10, clock=clock)
+    window = Window(10, seconds=60, clock=clock)
     assert window.wait(50) == 0
     window.spend(1)
     assert window.wait(50) == 60
@@ -121,7 +121,7 @@ def test_pacing_by_tokens_waits_and_counts_what_was_used(monkeypatch):
 
     async def main():
         limiter = Limiter(Limit(1, None, 100))
-        limiter._tokens = Window(100, clock=clock)
+        limiter._tokens = Window(100, seconds=60, clock=clock)
         monkeypatch.setattr("toolcredit.llm.limiter.asyncio.sleep", sleep)
         async with limiter.slot(90) as correct:
             correct(20)

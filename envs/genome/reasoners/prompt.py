@@ -19,7 +19,6 @@ REQUEST = "Which option is right? Reply with one letter ({letters})."
 
 _PARSER_REVISION = "1"
 
-_THINKING = re.compile(r".*</think>", re.DOTALL)
 _BARE = re.compile(r"\(?([A-Za-z])[).]?")
 _LETTER_AND_REST = re.compile(r"\(?([A-Z])[).:]\s+(.+)", re.DOTALL)
 _ANSWER_LINE = re.compile(r"(?:the |final )*answer(?: is)?\s*:?\s*\(?([A-Za-z])\)?(?:[).:]\s*(.*?))?\.?", re.IGNORECASE)
@@ -59,7 +58,7 @@ def parse_choice(reply: str, choices: Sequence[str]) -> int | None:
 
     A letter in prose is no answer, nor is a letter beyond the options or one that contradicts the text beside it.
     """
-    reply = _THINKING.sub("", reply, count=1)
+    reply = reply.rpartition("</think>")[2]
     if "<think>" in reply:
         return None  # cut off while reasoning
     reply = reply.replace("*", "").replace("`", "").strip()

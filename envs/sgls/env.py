@@ -24,7 +24,7 @@ from ..spaces import ChatMessages, UnicodeText
 from .json_strict import cut_middle, without_surrogates
 from .mocks import Mock, Scene, Session, is_error, make_mock
 from .parsers import make_parser
-from .parsing import LEVELS, OUR_TAGS, CallParser, safe_json
+from .parsing import LEVELS, OUR_TAGS, CallParser, from_openai, safe_json, to_openai
 from .presentation import Presentation, Presenter
 from .scoring import Scorer, make_scorer
 from .tasks import Call, Task
@@ -125,6 +125,32 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
     def transcript(self) -> dict[str, Any]:
         """The record of the episode so far, see `transcripts`; a fresh copy."""
         return self._running().transcript(self._mock.identity)
+
+    def turn_text(self, message: Mapping[str, Any]) -> str:
+        """The action for an assistant message in OpenAI's form, with `tool_calls` or without."""
+        return from_openai(dict(message), self._parser)
+
+    def openai_messages(self, observation: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """An observation in OpenAI's form: the calls in the agent's turns as `tool_calls`, a fresh copy."""
+        shown = []
+        for number, message in enumerate(observation):
+            if message["role"] != "assistant" or "tool_calls" in message:
+                shown.append(fresh(message))
+                continue
+            shown.append(to_openai(message["content"], parser=self._parser))
+            for call, answer in zip(shown[-1].get("tool_calls", ()), observation[number + 1 :], strict=False):
+                call["id"] = answer.get("tool_call_id", call["id"])
+        return shown
+
+    def gold(self, task_id: str) -> dict[str, Any]:
+        """What solves a task as it is shown, for references that know it: `plans`, `reply`, and the `opening`'s length.
+
+        Raises:
+            UnknownNameError: there is no such task in the split.
+        """
+        task = self._presenter.present(self._tasks[task_id]).task
+        plans = [plan.to_json() for plan in task.plans]
+        return {"plans": plans, "reply": task.reply, "opening": len(task.messages)}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -261,7 +261,7 @@ class BanditLearner(Learner):
         return Contexts(list(text_bandit(env).question_ids), prompts, table.rewards_for(env), correct, sizes)
 
     def prompts(self, env: gym.Env) -> list[list[int]]:
-        """Token ids of every question's prompt, in the order of `question_ids`; the policy is told that they will come."""
+        """Token ids of every prompt, in the order of `question_ids`; the policy is told that they will come."""
         bandit = text_bandit(env)
         prompts = []
         for question_id in bandit.question_ids:

@@ -1,0 +1,106 @@
+"""The command as a user types it: one clear line and exit code 2 for bad input, JSON where asked for."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+from toolcredit.cli.main import app
+from toolcredit.envs.genome.questions import load_questions, write_questions
+from typer.testing import CliRunner
+
+
+def toolcredit(*arguments, cwd=None):
+    command = [sys.executable, "-m", "toolcredit", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
+    questions = [q for q in load_questions() if q.split == "test"][:4]
+    write_questions(folder / "good.jsonl", questions)
+    record = json.loads((folder / "good.jsonl").read_text().splitlines()[0])
+    (folder / "empty.jsonl").write_text("")
+    (folder / "answer.jsonl").write_text(json.dumps(record | {"answer": "Z"}) + "\n")
+    (folder / "cut.jsonl.gz").write_bytes(gzip.compress((folder / "good.jsonl").read_bytes())[:-20])
+    return folder
+
+
+BAD = {
+    "a wrong path": (("--questions", "{files}/nothing.jsonl"), "nothing.jsonl"),
+    "an unknown tool": (("--tools", "motif_scaner"), "motif_scanner"),
+    "an empty file": (("--questions", "{files}/empty.jsonl"), "empty"),
+    "an answer that is no option": (("--questions", "{files}/answer.jsonl"), "answer"),
+    "a truncated gzip": (("--questions", "{files}/cut.jsonl.gz"), "cut.jsonl.gz"),
+    "a table of other tools": (("--questions", "{files}/good.jsonl", "--table", "{files}/table.parquet"), "table"),
+    "an unknown environment": (("--env", "GenomToolSubset-v0"), "GenomeToolSubset-v0"),
+    "an unknown reasoner": (("--reasoner", "oracle"), "evidence"),
+    "an environment argument that does not exist": (("--env-set", "parsimon=1"), "parsimony"),
+    "a setting without a value": (("--env-set", "parsimony"), "KEY=VALUE"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gives_one_line_and_exit_code_2(case, files):
+    if not (files / "table.parquet").exists():
+        built = toolcredit(
+            "table", "build", "--questions", files / "good.jsonl", "--tools", "motif_scanner,splice_analyzer",
+            "--out", files / "table.parquet",
+        )  # fmt: skip
+        assert built.returncode == 0, built.stderr
+    arguments, named = BAD[case]
+    result = toolcredit("eval", "none", *(a.format(files=files) for a in arguments))
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert result.stderr.startswith("toolcredit: ") and result.stderr.count("\n") == 1
+    assert named in result.stderr
+
+
+def test_eval_prints_every_reference_as_json(files):
+    result = toolcredit("eval", "none", "--questions", files / "good.jsonl", "--json")
+    assert result.returncode == 0, result.stderr
+    parsed = json.loads(result.stdout)
+    assert parsed["n"] == 4
+    assert set(parsed["strategies"]) >= {"none", "all", "random", "best_fixed", "oracle"}
+    assert set(parsed["strategies"]["all"]) >= {"accuracy", "ci", "reward", "tools_per_question"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("nobody",), "fgpo"),
+        (("none",), "does not learn"),
+        (("fgpo", "--set", "learning_rat=1"), "learning_rate"),
+        (("fgpo", "--set", "policy.model=no/such-model", "--set", "max_updates=1"), "no/such-model"),
+        (("fgpo", "--resume"), "--out"),
+        (("fgpo", "--resume", "--out", "nowhere", "--seed", "1"), "--resume"),
+        (("fgpo", "--config", "missing.json"), "missing.json"),
+        (("fgpo", "--preset", "huge"), "fgpo-paper"),
+    ],
+)
+def test_train_refuses_what_it_cannot_use(arguments, named, tmp_path):
+    pytest.importorskip("torch", reason="needs the extra 'train'")
+    result = toolcredit("train", *arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr and named in result.stderr
+
+
+def test_version_help_and_no_command():
+    assert toolcredit("--version").stdout.startswith("toolcredit 0.")
+    assert "quickstart" in toolcredit("--help").stdout
+    assert toolcredit("train", "--help").returncode == 0
+
+
+def test_help_of_every_command_is_there():
+    runner = CliRunner()
+    for command in (["quickstart"], ["train"], ["eval"], ["table", "build"], ["table", "show"], ["data", "install"]):
+        shown = runner.invoke(app, [*command, "--help"])
+        assert shown.exit_code == 0 and "--help" in shown.output
+
+
+def test_the_command_starts_without_torch():
+    code = "import toolcredit.cli.main, sys; assert 'torch' not in sys.modules and 'matplotlib' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -29,6 +30,15 @@ from .wordings import (
 
 _TRIES = 300
 _REDRAWS = 200
+
+
+@dataclass(frozen=True)
+class _Words:
+    """A request in words, the slots in it, and the misspelt name among them, if there is one."""
+
+    text: str
+    slots: dict[str, Any]
+    typo: str
 
 
 class Draft:
@@ -111,7 +121,7 @@ class Draft:
             drawn = self._word(ask_recipe(tool, ask := self.rng.choice(TOOLS[tool].asks)), ask)
             if drawn is None:
                 return None
-            text = drawn[0]
+            text = drawn.text
         fitting = [name for name in self.catalogue.special if name not in unfit]
         alike = [name for name in fitting if _domain(name) == _domain(tool)] or fitting
         shown = self._show([self.rng.choice(alike)], unfit)
@@ -136,7 +146,7 @@ class Draft:
         unfit = set(OVERLAPS[tool])
         shown = self._show([tool], unfit)
         reply = question_back([params[name] for name in missing], self.rng)
-        return self._task(drawn[0], _domain(tool), shown, (Plan(),), facts, reply, unfit, missing)
+        return self._task(drawn.text, _domain(tool), shown, (Plan(),), facts, reply, unfit, missing)
 
     # Goals
 
@@ -151,7 +161,8 @@ class Draft:
         if self.catalogue.rescue and self.rng.random() < 0.5:
             tool = self.rng.choice(self.catalogue.rescue)
             ask = self.rng.choice(TOOLS[tool].rescue)
-            return self._goal(ask_recipe(tool, ask), ask)
+            goal = self._goal(ask_recipe(tool, ask), ask)
+            return goal if goal and goal.refused else None
         return self._request(self.catalogue.single, typo=True)
 
     def _recipe(self, recipes: Sequence[Recipe], typo: bool = False) -> Goal | None:
@@ -179,11 +190,17 @@ class Draft:
         return goals
 
     def _goal(self, recipe: Recipe, ask: str, typo: bool = False) -> Goal | None:
+        """The goal of a request; with `typo` one name in it is misspelt, and just that is refused."""
         drawn = self._word(recipe, ask, typo)
         self.first = False
-        return realise(recipe, *drawn, self.running) if drawn else None
+        goal = realise(recipe, drawn.text, drawn.slots, self.running) if drawn else None
+        if goal and drawn and drawn.typo:
+            misspelt = [call for call in goal.calls if drawn.typo in call.arguments.values()]
+            if misspelt != goal.refused:  # refused for another reason, or not at all
+                return None
+        return goal
 
-    def _word(self, recipe: Recipe, ask: str, typo: bool = False) -> tuple[str, dict[str, Any]] | None:
+    def _word(self, recipe: Recipe, ask: str, typo: bool = False) -> _Words | None:
         """A request in words and its slots, such that the question belongs to the split."""
         named = [
             slot for slot, param in slot_params(recipe).items() if param.vocabulary and slot in template_fields(ask)
@@ -194,6 +211,7 @@ class Draft:
             slots = draw_slots(recipe, self.rng, self.state)
             if slots is None or (self.tier == "easy" and not all(self._belongs(word) for word in slots.values())):
                 continue
+            wrong = ""
             if typo:
                 slot = self.rng.choice(named)
                 wrong = misspell(slots[slot], self.rng)
@@ -202,7 +220,7 @@ class Draft:
                 slots[slot] = wrong
             text = say_request(ask, recipe, slots, self.rng)
             if self.tier == "easy" or self._belongs(text):
-                return text, slots
+                return _Words(text, slots, wrong)
         return None
 
     def _belongs(self, text: str) -> bool:
@@ -216,7 +234,7 @@ class Draft:
     def _solve(self, goals: Sequence[Goal | None], refusals: int = 0) -> Task | None:
         """The task of doing all of `goals`, which are independent of each other."""
         done = [goal for goal in goals if goal is not None]
-        if not done or len(done) < len(goals) or sum(goal.recovered for goal in done) != refusals:
+        if not done or len(done) < len(goals) or sum(len(goal.refused) for goal in done) != refusals:
             return None
         calls: list[Call] = []
         needs: list[list[int]] = []

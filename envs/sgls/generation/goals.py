@@ -31,7 +31,7 @@ class Goal:
         others: for each call one of another tool that does the same, or None.
         facts: `call` is an index into `calls`.
         reply: the report.
-        recovered: how many calls were refused and corrected.
+        refused: the calls that were refused and corrected.
     """
 
     text: str
@@ -40,7 +40,7 @@ class Goal:
     others: list[Call | None] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     reply: str = ""
-    recovered: int = 0
+    refused: list[Call] = field(default_factory=list)
 
 
 @cache
@@ -149,7 +149,7 @@ def realise(recipe: Recipe, text: str, slots: Mapping[str, Any], state: dict[str
                 for key, binding in node.bindings.items()
                 if key in correction and isinstance(binding, str) and binding.startswith("$")
             }
-            goal.recovered += 1
+            goal.refused.append(goal.calls[-1])
             answer = _make(goal, node.tool, arguments, [*needs, len(goal.calls) - 1], state)
             if "error" in answer:
                 return None

@@ -15,11 +15,20 @@ DIET = enum(*DIETS, say={"gluten_free": "gluten-free", "low_carb": "low-carb"}, 
 BOOK = Named.of("RCP", "recipe", DISHES)
 RECIPE_ID = identifier("RCP", BOOK.ids.sample, words=("recipe",))
 INGREDIENT = name(INGREDIENTS, words=("ingredient", "food"))
-SERVINGS = integer(1, 24, words=("people", "servings", "portions", "persons"))
+SERVINGS = integer(1, 24, words=("people", "servings", "portions", "persons"), usual=(2, 12))
 LISTS = enum("weekly", "party", "holiday", words=("list",))
 _MEAT = ("salmon", "chicken")
 _MEATLESS = tuple(dish for dish in DISHES if dish.split()[0] not in _MEAT)
 _ANIMAL = {"vegetarian": _MEAT, "vegan": (*_MEAT, "butter", "cream", "eggs", "milk", "honey", "yoghurt")}
+_PLANTS = tuple(ingredient for ingredient in INGREDIENTS if ingredient not in _ANIMAL["vegan"])
+_COUNTED = ("carrots", "eggs", "onions", "potatoes", "tomatoes")
+_ALIKE = (
+    ("butter", "cream", "milk", "yoghurt"),
+    ("barley", "chickpeas", "lentils", "rice"),
+    ("chicken", "eggs", "mushrooms", "salmon"),
+    ("carrots", "onions", "potatoes", "pumpkin", "spinach", "tomatoes"),
+    ("flour", "garlic", "honey", "walnuts"),
+)
 UNITS = ("g", "ml", "pieces")
 
 
@@ -47,7 +56,8 @@ def search_recipes(
     if diet in _ANIMAL and ingredient in _ANIMAL[diet]:
         refuse(f"No {diet} recipe uses {ingredient}.", "unavailable")
     dice = Dice(state, "search", ingredient, diet, max_minutes)
-    dish = dice.choice(DISHES if diet is None else _MEATLESS)
+    dishes = DISHES if diet is None else _MEATLESS
+    dish = dice.choice([dish for dish in dishes if dish[:5] == ingredient[:5]] or dishes)
     minutes = dice.integer(10, min(max_minutes or 90, 90))
     return {"recipe_id": BOOK.id(state, dish), "dish": dish, "minutes": minutes}
 
@@ -90,12 +100,13 @@ def find_recipe(state: State, dish: str) -> dict[str, Any]:
 )
 def get_ingredients(state: State, recipe_id: str, servings: int = 4) -> dict[str, Any]:
     """Ingredients of a recipe with quantities for a number of servings, by the recipe's id."""
-    BOOK.name(state, recipe_id)
+    dish = BOOK.name(state, recipe_id)
     dice = Dice(state, "ingredients", recipe_id)
-    items = [
-        {"ingredient": ingredient, "quantity": dice.integer(10, 120, 10) * servings, "unit": dice.choice(UNITS[:2])}
-        for ingredient in dice.pick(INGREDIENTS, 3)
-    ]
+    main = next(ingredient for ingredient in INGREDIENTS if ingredient[:5] == dish[:5])
+    items: list[dict[str, Any]] = []
+    for ingredient in [*dice.pick([plant for plant in _PLANTS if plant != main], 2), main]:
+        each, unit = (dice.integer(1, 3), "pieces") if ingredient in _COUNTED else (dice.integer(10, 120, 10), "g")
+        items.append({"ingredient": ingredient, "quantity": each * servings, "unit": unit})
     return {"recipe_id": recipe_id, "servings": servings, "items": items}
 
 
@@ -132,7 +143,7 @@ def get_cooking_times(state: State, recipe_id: str) -> dict[str, Any]:
 @COOKING.tool(
     params={
         "food": INGREDIENT("Name of the food."),
-        "grams": integer(1, 5000, 25, words=("grams", "amount", "weight"))("Weight in grams."),
+        "grams": integer(1, 5000, 25, words=("grams", "amount", "weight"), usual=(25, 800))("Weight in grams."),
     },
     returns={"food": NAME, "calories": integer(0, 50_000), "protein_g": integer(0, 5000)},
     asks=(
@@ -165,7 +176,8 @@ def find_substitute(state: State, ingredient: str) -> dict[str, Any]:
     """Ingredient that can replace another one, and how much of it to take."""
     ingredient = known(INGREDIENTS, ingredient, "ingredient", "ingredient")
     dice = Dice(state, "substitute", ingredient)
-    substitute = dice.choice([other for other in INGREDIENTS if other != ingredient])
+    group = next(group for group in _ALIKE if ingredient in group)
+    substitute = dice.choice([other for other in group if other != ingredient])
     return {"ingredient": ingredient, "substitute": substitute, "percent_of_amount": dice.integer(50, 150, 10)}
 
 
@@ -179,7 +191,7 @@ def find_substitute(state: State, ingredient: str) -> dict[str, Any]:
         "Add {items} to my {list_name} shopping list.",
         "Put {items} on the {list_name} shopping list, please.",
     ),
-    reply="I added that; your {list_name} list now has {.count} entries.",
+    reply="I added that; number of entries on your {list_name} list: {.count}.",
     vague=("Add {items} to one of my shopping lists.",),
     writes=True,
 )
@@ -233,7 +245,7 @@ COOKING.recipe(
         "shopping list.",
     ),
     reply="I chose {s.dish} and added {i.items.0.ingredient}, {i.items.1.ingredient} and {i.items.2.ingredient}; the "
-    "{list_name} list now has {a.count} entries.",
+    "number of entries on your {list_name} list is now {a.count}.",
 )
 COOKING.recipe(
     ("s", "find_substitute", {"ingredient": "$ingredient"}),
@@ -253,7 +265,7 @@ COOKING.recipe(
         "Add {items} to my {list_name} shopping list and then read the whole list back to me.",
         "Put {items} on the {list_name} shopping list. What's on it in all after that?",
     ),
-    reply="Your {list_name} list has {a.count} entries now: {r.items}.",
+    reply="I added that. Your {list_name} list now holds {r.items}.",
     after=("a<r",),
 )
 COOKING.recipe(

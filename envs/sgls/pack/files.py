@@ -39,7 +39,7 @@ def _folder(state: State, file_id: str) -> str:
         "Find {file_name} in the file store, I need its id.",
         "Where did I put {file_name}?",
     ),
-    reply="{file_name} ({.file_id}) is in the folder {.folder}.",
+    reply="The file {file_name} ({.file_id}) is in the folder {.folder}.",
 )
 def find_file(state: State, file_name: str) -> dict[str, Any]:
     """Find a file of the store by its name: id and folder."""
@@ -97,7 +97,7 @@ def read_file(state: State, file_id: str) -> dict[str, Any]:
         "Move file {file_id} to the folder {folder}.",
         "Please put {file_id} into {folder}.",
     ),
-    reply="{.file_name} is now in the folder {.folder}.",
+    reply="The file {.file_name} is now in the folder {.folder}.",
     vague=("Move file {file_id} to another folder.",),
     writes=True,
 )
@@ -142,7 +142,7 @@ def share_file(state: State, file_id: str, person: str, role: str = "viewer") ->
         "Convert file {file_id} to {format}.",
         "I need {file_id} as {format}.",
     ),
-    reply="{.output_name} is being made by the job {.job_id}.",
+    reply="The file {.output_name} is being made by the job {.job_id}.",
     vague=("Convert file {file_id} to another format.",),
     writes=True,
 )
@@ -220,16 +220,16 @@ STORE.recipe(
         "Who changed {file_name} last?",
         "How large is {file_name}, and when was it last modified?",
     ),
-    reply="{file_name} has {i.size_kb} kB; {i.modified_by} changed it last, on {i.modified}.",
+    reply="The file {file_name} has {i.size_kb} kB; {i.modified_by} changed it last, on {i.modified}.",
 )
 STORE.recipe(
     ("f", "find_file", {"file_name": "$file_name"}),
     ("m", "move_file", {"file_id": "@f.file_id", "folder": "$folder"}),
     asks=(
         "Move {file_name} to the folder {folder}.",
-        "{file_name} is in the wrong place. It belongs into {folder}.",
+        "The file {file_name} is in the wrong place. It belongs into {folder}.",
     ),
-    reply="{file_name} moved from {f.folder} to {m.folder}.",
+    reply="The file {file_name} moved from {f.folder} to {m.folder}.",
     draw=_draw_move,
 )
 STORE.recipe(
@@ -268,7 +268,8 @@ STORE.recipe(
         "Convert {file_name} to {format}, and share the original with {person}.",
         "Share {file_name} with {person}; please also convert that file to {format}.",
     ),
-    reply="{c.output_name} is being made by {c.job_id}, and {file_name} is shared with {s.person} until {s.expires}.",
+    reply="The file {c.output_name} is being made by {c.job_id}, and {file_name} is shared with {s.person} until "
+    "{s.expires}.",
 )
 STORE.recipe(
     ("f", "find_file", {"file_name": "$file_name"}),
@@ -278,6 +279,7 @@ STORE.recipe(
         "How large is {file_name}, and what does its first line say?",
         "Tell me who changed {file_name} last, and read me its first line.",
     ),
-    reply='{file_name} has {i.size_kb} kB, was last changed by {i.modified_by} and begins with "{r.first_line}".',
+    reply="The file {file_name} has {i.size_kb} kB, was last changed by {i.modified_by} and begins with "
+    '"{r.first_line}".',
 )
 STORE.resemble("find_file", "get_file_info", "read_file")

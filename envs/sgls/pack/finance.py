@@ -13,7 +13,7 @@ FINANCE = Domain("finance")
 #: invented currencies and how many of them one unit of account buys, roughly
 CURRENCIES = {"ARN": 1.0, "BLM": 7.4, "CRO": 0.85, "DOR": 118.0, "FLN": 4.2, "KRA": 10.6, "LIR": 1.6, "TAL": 22.5}
 CURRENCY = enum(*CURRENCIES, words=("currency",))
-AMOUNT = number(0.01, 1_000_000, 0.5, words=("amount", "money", "sum"))
+AMOUNT = number(0.01, 1_000_000, 0.5, words=("amount", "money", "sum"), usual=(1, 5000))
 TICKERS = {company: company[:2].upper() + company.split()[1][:2].upper() for company in COMPANIES}
 _COMPANY = {ticker: company for company, ticker in TICKERS.items()}
 TICKER = enum(*_COMPANY, words=("ticker", "share", "symbol", "stock", "company"))
@@ -22,7 +22,6 @@ ACCOUNTS = Ids("ACC", "account", len(PEOPLE) * len(KINDS))
 ACCOUNT_ID = identifier("ACC", ACCOUNTS.sample, words=("account",))
 TRANSFERS = Ids("TRF", "transfer", 0)
 OWNERS = Named.of("OWN", "account owner", PEOPLE)
-_AMOUNT = number(0.5, 5000, 0.5, words=AMOUNT.words)
 
 
 def _rate(state: State, source: str, target: str) -> float:
@@ -147,7 +146,9 @@ def get_dividend(state: State, ticker: str) -> dict[str, Any]:
 
 @FINANCE.tool(
     params={
-        "principal": integer(1000, 2_000_000, 500, words=("amount", "principal", "borrow"))("Amount borrowed."),
+        "principal": integer(1000, 2_000_000, 500, words=("amount", "principal", "borrow"), usual=(5000, 600_000))(
+            "Amount borrowed."
+        ),
         "annual_rate": number(0, 20, 0.25, words=("rate", "interest"))("Yearly interest in percent."),
         "years": integer(1, 40, words=("years", "long", "term"))("Term in years."),
     },
@@ -155,7 +156,7 @@ def get_dividend(state: State, ticker: str) -> dict[str, Any]:
     asks=(
         "What is the monthly payment on a loan of {principal} at {annual_rate} percent over {years} years?",
         "I borrow {principal} for {years} years at {annual_rate} % a year. What do I pay each month?",
-        "Work out a {years}-year loan: {principal} at {annual_rate} percent interest.",
+        "Work out a loan over {years} years: {principal} at {annual_rate} percent interest.",
     ),
     reply="You would pay {.monthly_payment} a month, and {.total_interest} of interest in all.",
     vague=(
@@ -219,7 +220,7 @@ def get_balance(state: State, account_id: str) -> dict[str, Any]:
     params={
         "from_account": ACCOUNT_ID("Id of the account that pays."),
         "to_account": ACCOUNT_ID("Id of the account that receives."),
-        "amount": _AMOUNT("Amount of money."),
+        "amount": AMOUNT("Amount of money."),
     },
     returns={"transfer_id": identifier("TRF"), "amount": number(0, 1e6), "new_balance": number(-1e9, 1e9)},
     asks=(

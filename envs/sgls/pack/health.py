@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from .base import Dice, Domain, Ids, State, day, known, refuse, table
@@ -14,10 +13,9 @@ MEDICINES = ("Amorex", "Bralin", "Cetrovan", "Doxamil", "Ferrotab", "Levacin", "
 MEDICINE = name(MEDICINES, words=("medicine", "drug"))
 ACTIVITIES = {"running": 9.8, "cycling": 7.5, "swimming": 8.3, "hiking": 6.0, "rowing": 7.0, "yoga": 2.5}
 ACTIVITY = enum(*ACTIVITIES, words=("activity", "sport"))
-KILOGRAMS = replace(
-    number(20, 400, words=("weight", "weigh", "heavy", "kilograms", "kg")), sample=number(44, 120, 0.5).sample
-)
-HEIGHT = replace(integer(50, 250, words=("height", "tall", "centimetres", "cm")), sample=integer(150, 205).sample)
+KILOGRAMS = number(20, 400, 0.5, words=("weight", "weigh", "heavy", "kilograms", "kg"), usual=(44, 120))
+HEIGHT = integer(50, 250, words=("height", "tall", "centimetres", "cm"), usual=(150, 205))
+MINUTES = integer(5, 600, 5, words=("minutes", "long"), usual=(10, 180))
 ENTRIES = Ids("LOG", "entry", 0)
 PLANS = Ids("MED", "medicine plan", 0)
 
@@ -66,7 +64,7 @@ def get_weight(state: State, date: str) -> dict[str, Any]:
     params={
         "date": DATE("Day of the workout, YYYY-MM-DD."),
         "activity": ACTIVITY("What was done."),
-        "minutes": integer(5, 600, 5, words=("minutes", "long"))("Duration."),
+        "minutes": MINUTES("Duration."),
         "start": TIME("Start, HH:MM.").optional(None),
     },
     returns={"entry_id": identifier("LOG"), "activity": ACTIVITY, "workouts_that_day": integer(1, 1000)},
@@ -158,7 +156,7 @@ def compute_bmi(state: State, kilograms: float, centimetres: int) -> dict[str, A
 @HEALTH.tool(
     params={
         "activity": ACTIVITY("What is done."),
-        "minutes": integer(5, 600, 5, words=("minutes", "long"))("Duration."),
+        "minutes": MINUTES("Duration."),
         "kilograms": KILOGRAMS("Body weight."),
     },
     returns={"calories": integer(0, 100_000)},

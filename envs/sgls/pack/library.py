@@ -53,7 +53,7 @@ def find_book(state: State, title: str) -> dict[str, Any]:
         "Is {book_id} on a shelf in the {branch}? How many copies?",
         "Check the copies of {book_id} at the {branch}.",
     ),
-    reply="The {branch} has {.copies} copies of {book_id} on shelf {.shelf}.",
+    reply="Copies of {book_id} at the {branch}: {.copies}, on shelf {.shelf}.",
     vague=("How many copies of book {book_id} are on the shelf?",),
 )
 def get_copies(state: State, book_id: str, branch: str) -> dict[str, Any]:
@@ -212,7 +212,7 @@ LIBRARY.recipe(
         "On which shelf of the {branch} do I find {title}?",
         "Is {title} on the shelves of the {branch}?",
     ),
-    reply="The {branch} has {c.copies} copies of {title} by {b.author}, on shelf {c.shelf}.",
+    reply="Copies of {title} by {b.author} at the {branch}: {c.copies}, on shelf {c.shelf}.",
 )
 LIBRARY.recipe(
     ("m", "find_member", {"member": "$member"}),
@@ -260,5 +260,5 @@ LIBRARY.recipe(
         "Where are more copies of {title}, at the {branch} or at the {other_branch}? Give me both numbers.",
         "Compare the copies of {title} at the {branch} and at the {other_branch}.",
     ),
-    reply="The {branch} has {c.copies} copies of {title}, the {other_branch} {d.copies}.",
+    reply="Copies of {title} at the {branch}: {c.copies}, at the {other_branch}: {d.copies}.",
 )

@@ -143,7 +143,7 @@ def _subject(state: State, message_id: str) -> str:
         "Read mail {message_id} to me.",
         "Open {message_id}: what is the text, and are there attachments?",
     ),
-    reply='Message {message_id} ("{.subject}") says: "{.text}". It has {.attachments} attachments.',
+    reply='Message {message_id} ("{.subject}") says: "{.text}". Number of attachments: {.attachments}.',
 )
 def read_message(state: State, message_id: str) -> dict[str, Any]:
     """Subject, text and number of attachments of a received message, by its id."""
@@ -185,7 +185,7 @@ def reply_to_message(state: State, message_id: str, body: str) -> dict[str, Any]
         'Label message {message_id} as "{label}".',
         'Put the label "{label}" on mail {message_id}.',
     ),
-    reply="Message {message_id} now has the labels {.labels}.",
+    reply="Labels of message {message_id} now: {.labels}.",
     vague=("Put a label on mail {message_id}.",),
     writes=True,
 )
@@ -273,7 +273,7 @@ MAIL.recipe(
         'Tell me what the newest mail from {sender} says, and label that mail as "{label}".',
         'Read me the latest e-mail of {sender} and put the label "{label}" on it.',
     ),
-    reply='The mail {s.message_id} of {sender} says: "{r.text}". It now has the labels {l.labels}.',
+    reply='The mail {s.message_id} of {sender} says: "{r.text}". Its labels now: {l.labels}.',
 )
 MAIL.recipe(
     ("c", "find_contact", {"contact": "$contact"}),

@@ -158,10 +158,13 @@ def flag(yes: str, no: str) -> Param:
     return Param(schema, "text", _choice((True, False)), wordings={True: (yes,), False: (no,)})
 
 
-def integer(low: int, high: int, step: int = 1, words: Sequence[str] = ()) -> Param:
-    """An integer in [low, high]; users give more than one, and multiples of `step`."""
+def integer(
+    low: int, high: int, step: int = 1, words: Sequence[str] = (), usual: tuple[int, int] | None = None
+) -> Param:
+    """An integer in [low, high]; users give multiples of `step` from the `usual` range, and more than one."""
     schema = {"type": "integer", "minimum": low, "maximum": high}
-    values = range(low if low < 0 else max(low, step, 2), high + 1, step)
+    first, last = usual or (low, high)
+    values = range(first if first < 0 else max(first, step, 2), last + 1, step)
     return Param(schema, "number", lambda rng, state: rng.choice(values), words=tuple(words))
 
 
@@ -171,12 +174,19 @@ def year(low: int, high: int, words: Sequence[str] = ()) -> Param:
     return replace(integer(low, high, words=("year", *words)), wordings=texts)
 
 
-def number(low: float, high: float, step: float = 1, words: Sequence[str] = ()) -> Param:
-    """A number in [low, high]; users give multiples of `step`."""
+def number(
+    low: float,
+    high: float,
+    step: float = 1,
+    words: Sequence[str] = (),
+    usual: tuple[float, float] | None = None,
+) -> Param:
+    """A number in [low, high]; users give multiples of `step` from the `usual` range."""
     schema = {"type": "number", "minimum": low, "maximum": high}
-    steps = range(1, int((high - low) / step) + 1)
+    first, last = usual or (low, high)
+    steps = range(1, int((last - first) / step) + 1)
     return Param(
-        schema, "number", lambda rng, state: _plain(round(low + step * rng.choice(steps), 3)), words=tuple(words)
+        schema, "number", lambda rng, state: _plain(round(first + step * rng.choice(steps), 3)), words=tuple(words)
     )
 
 

@@ -196,7 +196,7 @@ def get_ticket(state: State, ticket_id: str) -> dict[str, Any]:
         "Which tickets of project {project_id} are {status}?",
         "Show me every {status} ticket in {project_id}.",
     ),
-    reply="Project {project_id} has {.count} such tickets: {.ticket_ids}.",
+    reply="Number of such tickets in project {project_id}: {.count} ({.ticket_ids}).",
 )
 def list_tickets(state: State, project_id: str, status: str | None = None) -> dict[str, Any]:
     """Ids of the tickets of a project, optionally only those with a status."""
@@ -266,7 +266,7 @@ def assign_ticket(state: State, ticket_id: str, employee_id: str) -> dict[str, A
     params={
         "employee_id": EMPLOYEE_ID("Id of the employee."),
         "project_id": PROJECT_ID("Id of the project."),
-        "hours": number(0.25, 24, 0.25, words=("hours", "long"))("Hours worked."),
+        "hours": number(0.25, 24, 0.25, words=("hours", "long"), usual=(0.25, 10))("Hours worked."),
         "date": DATE("Day of the work, YYYY-MM-DD."),
     },
     returns={"hours": number(0, 24), "total_hours": number(0, 100_000)},

@@ -150,7 +150,7 @@ def list_orders(state: State, customer_id: str) -> dict[str, Any]:
         "When does order {order_id} arrive, and what's its status?",
         "Track order {order_id}, please.",
     ),
-    reply="Order {order_id} is {.status} and expected on {.arrives_on}.",
+    reply="Order {order_id} is {.status}; its delivery date is {.arrives_on}.",
     vague=("Where is my order?", "When does my parcel from the shop arrive?"),
 )
 def track_order(state: State, order_id: str) -> dict[str, Any]:
@@ -291,7 +291,7 @@ SHOP.recipe(
         "Where is the latest shop order of {customer}, and when does it arrive?",
         "{customer} asks about the most recent order. What's its status?",
     ),
-    reply="The latest order of {customer}, {l.latest_order_id}, is {t.status} and expected on {t.arrives_on}.",
+    reply="The latest order of {customer}, {l.latest_order_id}, is {t.status}; its delivery date is {t.arrives_on}.",
 )
 SHOP.recipe(
     ("c", "find_customer", {"customer": "$customer"}),

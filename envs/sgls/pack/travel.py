@@ -24,9 +24,9 @@ FLIGHT_ID = identifier("FLT", FLIGHTS.sample, words=("flight",))
 HOTEL_ID = identifier("HTL", HOTELS.sample, words=("hotel",))
 BOOKING_ID = identifier("BKG")
 CABIN = enum("economy", "premium", "business", words=("cabin", "class"))
-NIGHTS = integer(1, 28, words=("nights", "long", "stay"))
+NIGHTS = integer(1, 28, words=("nights", "long", "stay"), usual=(2, 14))
 STARS = enum("budget", "standard", "luxury", words=("category", "class"))
-_HOTEL_NAMES = ("Hotel Meridian", "The Linden", "Harbour Inn", "Grand Aurora")
+_HOTEL_NAMES = ("Hotel Meridian", "Linden House", "Harbour Inn", "Grand Aurora")
 _HOTEL_KINDS = ("budget", "standard", "standard", "luxury")
 
 

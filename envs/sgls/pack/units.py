@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -27,8 +26,15 @@ PLURALS = {
     "metre_per_second": "metres per second",
 }
 _ALL = [unit for factors in QUANTITIES.values() for unit in factors]
-VALUE = replace(number(0, 1_000_000, words=("value", "amount", "number")), sample=number(1, 500, 0.5).sample)
-RESULT = number(-1e10, 1e10)
+VALUE = number(0, 1_000_000, 0.5, words=("value", "amount", "number"), usual=(1, 500))
+SCALE = enum(
+    "celsius",
+    "fahrenheit",
+    "kelvin",
+    say={"celsius": "Celsius", "fahrenheit": "Fahrenheit", "kelvin": "Kelvin"},
+    words=("scale", "unit"),
+)
+RESULT = number(-1e12, 1e12)
 
 
 def _unit(names: Mapping[str, float] | list[str]) -> Param:
@@ -150,15 +156,17 @@ def convert_unit(state: State, quantity: str, value: float, source: str, target:
 
 @UNITS.tool(
     params={
-        "value": integer(-60, 500, words=("value", "degrees", "temperature"))("Temperature in the source scale."),
-        "source": enum("celsius", "fahrenheit", "kelvin", words=("scale", "unit"))("Scale of the value."),
-        "target": enum("celsius", "fahrenheit", "kelvin", words=("scale", "unit"))("Scale that is wanted."),
+        "value": integer(-60, 500, words=("value", "degrees", "temperature"), usual=(-30, 300))(
+            "Temperature in the source scale."
+        ),
+        "source": SCALE("Scale of the value."),
+        "target": SCALE("Scale that is wanted."),
     },
     returns={"result": RESULT},
     asks=(
         "What are {value} degrees {source} in {target}?",
         "Convert a temperature of {value} {source} to {target}.",
-        "The oven says {value} {source}; I need that in {target}.",
+        "The display says {value} {source}; I need that in {target}.",
     ),
     reply="{value} {source} are {.result} {target}.",
     vague=("What are {value} degrees {source} in the other scale that I use?",),
@@ -211,7 +219,7 @@ def convert_local_time(state: State, time: str, from_city: str, to_city: str) ->
         "What's the UTC offset of {city}?",
         "In which time zone is {city}, as an offset in hours?",
     ),
-    reply="{city} has a UTC offset of {.utc_offset_hours} hours.",
+    reply="The UTC offset of {city} in hours is {.utc_offset_hours}.",
     vague=("What's the UTC offset of my destination?",),
 )
 def get_utc_offset(state: State, city: str) -> dict[str, Any]:
@@ -227,7 +235,7 @@ UNITS.recipe(
         "Give me the UTC offsets of {city} and {other_city}.",
         "Which UTC offsets do {city} and {other_city} have?",
     ),
-    reply="{city} has a UTC offset of {a.utc_offset_hours} hours, {other_city} one of {b.utc_offset_hours}.",
+    reply="The UTC offset in hours is {a.utc_offset_hours} for {city} and {b.utc_offset_hours} for {other_city}.",
 )
 UNITS.recipe(
     ("a", "convert_local_time", {"time": "$time", "from_city": "$city", "to_city": "$second_city"}),

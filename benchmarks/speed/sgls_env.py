@@ -4,9 +4,9 @@
 
 One process, one thread, CPU seconds. The gold plans of embedded tasks are played with the embedded mock; the turns are
 written beforehand, so that only the environment is measured: whole episodes from `reset` to the score, and the steps
-with calls (reading, validating, answering, recording) by themselves. The validators check the arguments of the same gold
-calls: `cached` as the environment does it, `fresh` by `jsonschema.validate`, which checks the schema first, as it must
-for one it has not seen. Figures are medians of the repeats, which take turns.
+with calls (reading, validating, answering, recording) by themselves. The validators check the arguments of the same
+gold calls: `cached` as the environment does it, `fresh` by `jsonschema.validate`, which checks the schema first, as it
+must for one it has not seen. Figures are medians of the repeats, which take turns.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 * A limit (turns, calls in one turn, tokens) ends it as `truncated` with `info["reason"]`; calls of the turn that breaks
   the limits of calls or tokens are not made.
 * Without an answer from the mock or the judge it is `truncated` with `info["error"]`, and every reward is None.
-* `info["rewards"]` has one entry per component, None unless it was scored; scoring happens once, at the end.
+* After each step `info["rewards"]` has one entry per component, None unless it was scored, which happens at the end.
 
 `step` raises only when it is misused (no string, no episode running), never because of what an agent wrote.
 """
@@ -200,7 +200,8 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
         transcript = ""
         if episode.ending is not None:
             rewards, transcript = self._finish(episode, error)
-        info = self._info(episode, rewards)
+        info = self._info(episode)
+        info["rewards"] = {name: rewards.get(name) for name in self._scorer.components}
         info["turn"] = fresh(episode.turns[-1])
         if episode.ending is None:
             return fresh(episode.messages), 0.0, False, False, info
@@ -244,10 +245,9 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
             raise UsageError("no episode is running: call reset() first")
         return self._episode
 
-    def _info(self, episode: _Episode, rewards: Mapping[str, float | None] | None = None) -> dict[str, Any]:
-        components = {name: (rewards or {}).get(name) for name in self._scorer.components}
+    def _info(self, episode: _Episode) -> dict[str, Any]:
         shown = episode.presentation
-        return {"task_id": shown.task.id, "tools": shown.toolbox.openai(), "rewards": components}
+        return {"task_id": shown.task.id, "tools": shown.toolbox.openai()}
 
     def _take_turn(self, episode: _Episode, text: str) -> InfrastructureError | None:
         """Read a turn, make its calls and end the episode if it is over; the failure that stopped it, if any."""

@@ -117,7 +117,18 @@ def vector_trace(envs, seed, steps=5):
     results = [envs.reset(seed=seed)]
     results += [envs.step(envs.action_space.sample()) for _ in range(steps)]
     envs.close()
-    return results
+    return comparable(results)
+
+
+def comparable(value):
+    """The same with NaN as a number that equals itself: Gymnasium makes NaN of None in an array of floats."""
+    if isinstance(value, dict):
+        return {key: comparable(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(comparable, value))
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return np.where(np.isnan(value), np.finfo(value.dtype).min, value)
+    return value
 
 
 @every_id

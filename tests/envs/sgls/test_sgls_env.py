@@ -102,11 +102,7 @@ def test_observation_and_info_are_fresh_plain_json():
     env = echo_env("a", "b")
     first, info = env.reset(seed=1)
     assert first == [{"role": "user", "content": "Say hi."}] and first in env.observation_space
-    assert info == {
-        "task_id": "echo-1",
-        "tools": [ECHO.openai()],
-        "rewards": dict.fromkeys(("calls", "judge", "total")),
-    }
+    assert info == {"task_id": "echo-1", "tools": [ECHO.openai()]}
     first[0]["content"] = "spoilt"
     info["tools"].clear()
     second, _, _, _, info = env.step(calls("hi"))

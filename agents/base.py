@@ -11,7 +11,7 @@ import importlib
 import importlib.metadata
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -134,6 +134,38 @@ def text_bandit(env: gym.Env) -> TextBandit:
     return inner  # type: ignore[return-value]
 
 
+@runtime_checkable
+class ChatEnv(Protocol):
+    """What an agent needs from a chat environment, beyond Gymnasium, to be independent of the syntax of its calls.
+
+    An observation is a list of chat messages, an action the assistant's turn as text, `info["tools"]` the tools in
+    OpenAI's form.
+    """
+
+    def turn_text(self, message: Mapping[str, Any]) -> str:
+        """The action for an assistant message in OpenAI's form, with `tool_calls` or without."""
+        ...
+
+    def openai_messages(self, observation: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """An observation in OpenAI's form: the calls in the agent's turns as `tool_calls`."""
+        ...
+
+
+def chat_env(env: gym.Env) -> ChatEnv:
+    """The unwrapped environment as a `ChatEnv`.
+
+    Raises:
+        UsageError: it is none.
+    """
+    inner = env.unwrapped
+    if not isinstance(inner, ChatEnv):
+        raise UsageError(
+            f"{type(inner).__name__} is no chat environment: it needs turn_text and openai_messages; "
+            "see docs/interface.md"
+        )
+    return inner
+
+
 _BUILT_IN = {
     "fgpo": "toolcredit.agents.fgpo:FGPO",
     "grpo": "toolcredit.agents.grpo:GRPO",
@@ -144,6 +176,11 @@ _BUILT_IN = {
     "best_fixed": "toolcredit.agents.baselines:BestFixedAgent",
     "oracle": "toolcredit.agents.baselines:OracleAgent",
     "prompted": "toolcredit.agents.baselines:PromptedAgent",
+    "do_nothing": "toolcredit.agents.chat_baselines:DoNothingAgent",
+    "random_calls": "toolcredit.agents.chat_baselines:RandomCallsAgent",
+    "gold": "toolcredit.agents.chat_baselines:GoldAgent",
+    "gold_serial": "toolcredit.agents.chat_baselines:SerialGoldAgent",
+    "prompted_chat": "toolcredit.agents.chat_baselines:PromptedChatAgent",
 }
 
 

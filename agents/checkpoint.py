@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..errors import RunError
 from ..runs import RunFolder, read_jsonl, write_atomic
 from .base import Callback
 
-Weights = dict[str, torch.Tensor]
+Weights = Mapping[str, torch.Tensor]
 
 
 class Progress:
@@ -74,7 +74,7 @@ class Progress:
         if self.state_path is None:
             return
         progress = {"update": self.update, "seconds": self.seconds, "spent": self.spent, "best": self.best}
-        tensors = {f"weight/{name}": tensor for name, tensor in weights.items()}
+        tensors: dict[str, torch.Tensor] = {f"weight/{name}": tensor for name, tensor in weights.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in (self._best_weights or {}).items()}
         for index, slots in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer/{index}/{slot}": torch.as_tensor(value) for slot, value in slots.items()}
@@ -99,7 +99,7 @@ class Progress:
             for name, tensor in weights.items():
                 tensor.copy_(stored[name])
         self._best_weights = _with_prefix(tensors, "best/") or None
-        slots: dict[int, Weights] = {}
+        slots: dict[int, dict[str, torch.Tensor]] = {}
         for name, tensor in _with_prefix(tensors, "optimizer/").items():
             index, slot = name.split("/", 1)
             slots.setdefault(int(index), {})[slot] = tensor

@@ -42,7 +42,8 @@ def env_parameters(env_id: str) -> list[str]:
     try:
         spec = gym.spec(env_id)
     except gym.error.Error:
-        raise UnknownNameError("environment", env_id, REGISTRATIONS, "Or import the package that registers it") from None
+        hint = "Or import the package that registers it"
+        raise UnknownNameError("environment", env_id, REGISTRATIONS, hint) from None
     try:
         creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
     except (ImportError, AttributeError) as error:

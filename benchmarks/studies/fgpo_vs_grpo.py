@@ -68,7 +68,9 @@ def main() -> None:
     run([p for pair in zip(*sweep.values(), strict=True) for p in pair], arguments.workers)
     chosen = {name: choose(plans) for name, plans in sweep.items()}
 
-    arms = {name: (name, SWEEPS[name][index], {}) for name, index in chosen.items()}
+    arms: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+        name: (name, SWEEPS[name][index], {}) for name, index in chosen.items()
+    }
     arms["grpo on eq1"] = ("grpo", SWEEPS["grpo"][chosen["grpo"]], {"reward": "eq1"})
     runs = {
         arm: [

@@ -145,6 +145,41 @@ async def post_chat(create: Any, body: dict[str, Any], max_bytes: int) -> tuple[
         raise AttemptError(_connection_reason(error), transient=True) from None
 
 
+async def exchange(
+    http: Any, method: str, url: str, body: dict[str, Any] | None, headers: dict[str, str], max_bytes: int
+) -> bytes:
+    """Send one request to a part of an endpoint that the openai package does not know, without retries.
+
+    Args:
+        http: `Background.http()`.
+        method: `GET` or `POST`.
+        url: whole.
+        body: the request's JSON.
+        headers: further headers.
+        max_bytes: cap on the size of the reply's body.
+
+    Returns:
+        The reply's body.
+
+    Raises:
+        AttemptError: with the reason, and whether asking again may help.
+    """
+    try:
+        async with http.stream(method, url, json=body, headers=headers) as response:
+            if response.status_code >= 300:
+                text = response.extensions.get(_ERROR_BODY, b"").decode("utf-8", "replace")
+                reason = f"HTTP {response.status_code} {text}".strip()
+                raise AttemptError(reason, is_transient(response.status_code), retry_after(response.headers))
+            raw = bytearray()
+            async for chunk in response.aiter_bytes():
+                raw += chunk
+                if len(raw) > max_bytes:
+                    raise AttemptError(f"the reply is larger than {max_bytes} bytes", transient=False)
+            return bytes(raw)
+    except _httpx().HTTPError as error:
+        raise AttemptError(_connection_reason(error), transient=True) from None
+
+
 _ERROR_BODY = "toolcredit.error_body"
 
 

@@ -1,0 +1,336 @@
+"""What a benchmark suite is: tasks, playing one with an agent, scoring it, aggregates; and the registry of suites.
+
+`runner` does everything else: threads, deadlines, files, resuming. A suite keeps apart what talks to a model and what
+does not, so that a run can be scored again from its files:
+
+* `run` is the only part that sees the agent; its `Outcome` is plain JSON and holds all that `score` needs;
+* `score` and `aggregate` are pure.
+
+Third parties add a suite with one class and one entry point in the group `toolcredit.benchmarks`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from ..agents.base import import_object
+from ..errors import InfrastructureError, UnknownNameError, UsageError
+
+ENTRY_POINT_GROUP = "toolcredit.benchmarks"
+
+Message = dict[str, Any]
+"""A chat message in OpenAI's form."""
+
+State = Literal["completed", "failed", "unresolved"]
+
+
+@dataclass(frozen=True)
+class SuiteTask:
+    """One task of a suite.
+
+    Attributes:
+        id: unique in the suite.
+        category: what results are grouped by.
+        payload: all that `Suite.run` and `Suite.score` need, plain JSON; never shown to an agent as a whole.
+    """
+
+    id: str
+    category: str
+    payload: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an agent did in one task, in plain JSON.
+
+    Attributes:
+        output: all that `Suite.score` needs.
+        transcript: the conversation, for people and for `bench show`.
+    """
+
+    output: Any
+    transcript: Sequence[Message] = ()
+
+
+@dataclass(frozen=True)
+class Score:
+    """What an outcome is worth.
+
+    Attributes:
+        success: the verdict that categories are counted by.
+        metrics: further figures; None for what was not scored, which is left out of means.
+        detail: why, in plain JSON: what was read, which rule failed.
+    """
+
+    success: bool
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One trial of one task, whatever became of it.
+
+    Attributes:
+        task: the task.
+        trial: 0, 1, ….
+        state: `completed` (scored), `failed` (the agent gave no outcome: its endpoint is down, its deadline passed, its
+            code raised) or `unresolved` (not reached yet, or the suite's own mock, judge or user simulator failed).
+        score: of a completed attempt, else None. Whatever is not completed counts as 0.
+        error: why it is not completed.
+        outcome: of a completed attempt, where it was loaded.
+    """
+
+    task: SuiteTask
+    trial: int
+    state: State
+    score: Score | None = None
+    error: str | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def success(self) -> bool:
+        """The verdict; False unless the attempt is completed."""
+        return self.score is not None and self.score.success
+
+    def metric(self, name: str) -> float | None:
+        """A metric; 0 unless the attempt is completed, None where the suite did not score it."""
+        return 0.0 if self.score is None else self.score.metrics.get(name)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which tasks of a suite are wanted.
+
+    Attributes:
+        categories: only these; None for all.
+        ids: only these; None for all.
+        limit: at most so many in all, taken in turn from the categories, so that each is represented.
+    """
+
+    categories: tuple[str, ...] | None = None
+    ids: tuple[str, ...] | None = None
+    limit: int | None = None
+
+    def wants(self, category: str) -> bool:
+        """Whether tasks of a category are wanted; a suite need not read the others."""
+        return self.categories is None or category in self.categories
+
+    def pick(self, tasks: Iterable[SuiteTask]) -> tuple[SuiteTask, ...]:
+        """The wanted ones of `tasks`, in their order.
+
+        Raises:
+            UsageError: two tasks share an id, or nothing is left.
+            UnknownNameError: an id or category is not there.
+        """
+        found: dict[str, SuiteTask] = {}
+        for task in tasks:
+            if task.id in found:
+                raise UsageError(f"two tasks have the id {task.id!r}: ids must be unique in a suite")
+            found[task.id] = task
+        for kind, wanted, known in (
+            ("category", self.categories, {task.category for task in found.values()}),
+            ("task", self.ids, found),
+        ):
+            for name in wanted or ():
+                if name not in known:
+                    raise UnknownNameError(kind, name, known)
+        ids = None if self.ids is None else set(self.ids)
+        chosen = [task for task in found.values() if self.wants(task.category) and (ids is None or task.id in ids)]
+        if not chosen:
+            raise UsageError("no task is left: the ids given are in none of the categories given")
+        return tuple(chosen if self.limit is None else _in_turn(chosen, self.limit))
+
+
+def _in_turn(tasks: Sequence[SuiteTask], limit: int) -> list[SuiteTask]:
+    seen: dict[str, int] = {}
+    rank = []
+    for place, task in enumerate(tasks):
+        rank.append((seen.get(task.category, 0), place))
+        seen[task.category] = rank[-1][0] + 1
+    return [tasks[place] for place in sorted(place for _, place in sorted(rank)[:limit])]
+
+
+class DeadlineError(InfrastructureError):
+    """A task took longer than it may."""
+
+
+@dataclass
+class TaskContext:
+    """What a suite and an agent may know of the attempt that is running, and what they tell about it.
+
+    Attributes:
+        trial: 0, 1, ….
+        seed: of this attempt alone: a function of the run's seed, the task and the trial.
+        deadline: on the clock of `time.monotonic`; work that can stop by itself should do so then.
+        usage: model name to `calls`, `prompt_tokens`, `completion_tokens`.
+    """
+
+    trial: int = 0
+    seed: int = 0
+    deadline: float = math.inf
+    usage: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def remaining(self) -> float:
+        """Seconds until the deadline.
+
+        Raises:
+            DeadlineError: it has passed. A suite that loops calls this once a step.
+        """
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise DeadlineError("the deadline of the task has passed")
+        return left
+
+    def spend(self, model: str, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
+        """Book one call of a model: of the agent, a judge, a user simulator."""
+        total = self.usage.setdefault(model, {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0})
+        total["calls"] += 1
+        total["prompt_tokens"] += prompt_tokens
+        total["completion_tokens"] += completion_tokens
+
+
+@runtime_checkable
+class ChatAgent(Protocol):
+    """The assistant of one conversation."""
+
+    def respond(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> Message:
+        """The assistant's next message, `tool_calls` included.
+
+        Arguments of calls are the model's own text: JSON only if it wrote JSON.
+
+        Args:
+            messages: the conversation in OpenAI's form; not to be changed.
+            tools: the tools in OpenAI's form; may be empty.
+
+        Raises:
+            InfrastructureError: there is no answer.
+        """
+        ...
+
+
+class Suite(ABC):
+    """A benchmark. Its constructor takes keyword options of plain JSON, which become flags of `toolcredit bench run`.
+
+    `run` is called from several threads at once.
+
+    Attributes:
+        name: in the registry and in results.
+        agent_kind: `chat` for suites whose `run` gets a `ChatAgent`; `env` for those that get an `agents.base.Agent`,
+            which they bind to an environment of their own.
+        beside: references that are cheap enough to be run along with every agent and shown beside it.
+        groups: names that `--category` takes for several categories.
+        export_formats: formats of `export` besides the general ones.
+    """
+
+    name: str
+    agent_kind: Literal["chat", "env"] = "chat"
+    beside: tuple[str, ...] = ("nothing", "gold")
+    groups: Mapping[str, Sequence[str]] = {}
+    export_formats: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What scores depend on besides the agent, in plain JSON: versions, hashes of data and prompts, options.
+
+        A run is resumed only under the same identity, and `compare` says where two runs differ.
+        """
+
+    @abstractmethod
+    def tasks(self, selection: Selection) -> Sequence[SuiteTask]:
+        """The suite's tasks. Those that `selection` does not want may be among them: the runner picks."""
+
+    @abstractmethod
+    def run(self, task: SuiteTask, agent: Any, context: TaskContext) -> Outcome:
+        """Play one task with a fresh agent.
+
+        What the agent does, however wrong, is part of the outcome; an exception of the agent is passed on.
+
+        Raises:
+            InfrastructureError: the suite's own back end (mock, judge, simulator) failed.
+        """
+
+    @abstractmethod
+    def score(self, task: SuiteTask, outcome: Outcome) -> Score:
+        """The worth of an outcome, as `run` returned it or read back from JSON."""
+
+    @abstractmethod
+    def reference(self, name: str, task: SuiteTask, context: TaskContext) -> Any:
+        """A fresh agent of the suite's kind that plays a reference: `gold`, `nothing` or `random`.
+
+        Raises:
+            UnknownNameError: there is no such reference.
+        """
+
+    def aggregate(self, attempts: Sequence[Attempt]) -> dict[str, float | None]:
+        """Named summary figures over all attempts; None where a part that the name promises was not run.
+
+        `micro`, the share of successes over all attempts, is always added.
+        """
+        return {}
+
+    def export(self, format: str, attempts: Sequence[Attempt], folder: Path) -> list[Path]:
+        """Write a run in one of `export_formats` below `folder`; the paths written. Outcomes are loaded."""
+        raise UnknownNameError(f"export format of {self.name}", format, self.export_formats)
+
+
+_BUILT_IN = {
+    "genomeqa": "toolcredit.benchmarks.genomeqa:GenomeQA",
+    "toucan": "toolcredit.benchmarks.toucan:Toucan",
+    "bfcl": "toolcredit.benchmarks.bfcl.suite:BFCL",
+    "tau2": "toolcredit.benchmarks.tau2.suite:Tau2",
+}
+
+
+def suite_names() -> list[str]:
+    """Names of all suites: built in and installed by other packages."""
+    return sorted({*_BUILT_IN, *(point.name for point in _entry_points())})
+
+
+def suite_class(name: str) -> type[Suite]:
+    """The class behind a registered name or an import path `package.module:Class`.
+
+    Raises:
+        UnknownNameError: neither registered nor an import path.
+        UsageError: it leads to no `Suite` class.
+    """
+    path = name if ":" in name else next((p.value for p in _entry_points() if p.name == name), _BUILT_IN.get(name))
+    if path is None:
+        raise UnknownNameError("suite", name, suite_names(), "Or give an import path package.module:Class")
+    found = import_object(path)
+    if not (isinstance(found, type) and issubclass(found, Suite)):
+        raise UsageError(f"{path} is {found!r}, expected a subclass of toolcredit.benchmarks.suite.Suite")
+    return found
+
+
+def suite_options(name: str) -> dict[str, inspect.Parameter]:
+    """The keyword options of a suite, by name."""
+    parameters = inspect.signature(suite_class(name)).parameters
+    return {key: value for key, value in parameters.items() if value.kind is not inspect.Parameter.VAR_KEYWORD}
+
+
+def make_suite(name: str, options: Mapping[str, Any] | None = None) -> Suite:
+    """A suite with its options.
+
+    Raises:
+        UnknownNameError: there is no such suite, or it has no such option.
+        UsageError: an option cannot be used, or the suite's data are not there.
+    """
+    known = suite_options(name)
+    for option in options or {}:
+        if option not in known:
+            raise UnknownNameError(f"option of the suite {name}", option, known)
+    return suite_class(name)(**dict(options or {}))
+
+
+def _entry_points() -> Iterable[importlib.metadata.EntryPoint]:
+    return importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)

@@ -135,8 +135,7 @@ class RunFolder:
                 f"{self.path} holds a run already: continue it with --resume, or choose another folder with --out"
             )
         if stored is not None and stored != self.config:
-            keys = sorted(k for k in {*stored, *self.config} if stored.get(k) != self.config.get(k))
-            changes = "; ".join(f"{k}: was {stored.get(k)!r}, now {self.config.get(k)!r}" for k in keys)
+            changes = "; ".join(_changes(stored, self.config))
             raise RunError(
                 f"{self.path} was started with another configuration ({changes}): use its own, or another --out"
             )
@@ -156,6 +155,18 @@ class RunFolder:
         if not file.is_file():
             raise RunError(f"{path} is not a run folder: it has no config.json")
         try:
-            return json.loads(file.read_text("utf-8"))
+            config = json.loads(file.read_text("utf-8"))
         except ValueError as error:
             raise RunError(f"{file} is not JSON ({error})") from None
+        if not isinstance(config, dict):
+            raise RunError(f"{file} holds {type(config).__name__}, expected an object")
+        return config
+
+
+def _changes(old: Any, new: Any, name: str = "") -> Iterator[str]:
+    """`name: was …, now …` for each value that differs, nested fields by their dotted names."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted({*old, *new}):
+            yield from _changes(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+    elif old != new:
+        yield f"{name}: was {old!r}, now {new!r}"

@@ -131,6 +131,20 @@ def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback
     return report
 
 
+def is_finished(plan: TrainingPlan) -> bool:
+    """Whether the folder of `plan` holds its finished run.
+
+    Raises:
+        RunError: it holds a run of another configuration.
+    """
+    if not (Path(plan.out) / HELD_OUT).exists():
+        return False
+    describe = getattr(plan.learner(), "describe", None)
+    if describe is not None:
+        RunFolder(plan.out, describe(plan.env("train")), resume=True)
+    return True
+
+
 def held_out_env(plan: TrainingPlan) -> tuple[str, gym.Env]:
     """The split a result is measured on and its environment: `test`, or `dev` where there is no test split.
 

@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import ToolcreditError, UsageError
-from . import check, data, doctor, evaluate, init, quickstart, table, train
+from . import check, data, doctor, evaluate, init, play, quickstart, sgls, table, train
 
 app = typer.Typer(
     name="toolcredit",
@@ -42,6 +42,8 @@ app.command("train")(train.train_command)
 app.command("eval")(evaluate.evaluate_run)
 app.add_typer(table.app, name="table")
 app.add_typer(data.app, name="data")
+app.add_typer(sgls.app, name="sgls")
+app.command("play")(play.play)
 app.add_typer(init.app, name="init")
 app.command("check")(check.check)
 app.command("doctor")(doctor.doctor)
@@ -54,9 +56,6 @@ def main() -> None:
     """
     try:
         app()
-    except KeyboardInterrupt:
-        print("stopped; what is finished is kept", file=sys.stderr)
-        sys.exit(130)
     except ToolcreditError as error:
         if os.environ.get("TOOLCREDIT_TRACEBACK"):
             raise

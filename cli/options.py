@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -59,9 +60,39 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+class LineProgress:
+    """Progress for logs and pipes: one line for every tenth of a task, with the time left."""
+
+    def __init__(self, quiet: bool = False):
+        self.quiet = quiet
+        self._tasks: list[dict[str, Any]] = []
+
+    def add_task(self, description: str, total: float | None = None, note: str = "") -> int:
+        """Begin a task; `total` may come later."""
+        self._tasks.append({"name": description, "total": total, "since": time.monotonic(), "first": None, "tenth": 0})
+        return len(self._tasks) - 1
+
+    def update(self, task_id: int, completed: float, total: float | None = None, note: str = "") -> None:
+        """Say how much is done."""
+        task = self._tasks[task_id]
+        task["total"] = task["total"] if total is None else total
+        if task["first"] is None:
+            task["first"] = completed  # what an earlier run did is no measure of this one's speed
+        if self.quiet or not task["total"] or 10 * completed // task["total"] <= task["tenth"]:
+            return
+        task["tenth"] = 10 * completed // task["total"]
+        seconds, done = time.monotonic() - task["since"], completed - task["first"]
+        left = f", {seconds / done * (task['total'] - completed):.0f} s left" if done > 0 else ""
+        line = f"{task['name']}: {completed:g}/{task['total']:g}, {seconds:.0f} s{left}"
+        typer.echo(f"{line}  {note}".rstrip(), err=True)
+
+
 @contextmanager
 def progress_bar(quiet: bool = False) -> Iterator[Any]:
-    """A rich progress display with time left on a terminal; on a pipe or with `quiet`, nothing is drawn."""
+    """A rich progress display with time left on a terminal, plain lines elsewhere, nothing with `quiet`.
+
+    What is yielded has `add_task(description, total, note)` and `update(task, completed, total, note)`.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -73,6 +104,9 @@ def progress_bar(quiet: bool = False) -> Iterator[Any]:
     )
 
     console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield LineProgress(quiet)
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -81,5 +115,15 @@ def progress_bar(quiet: bool = False) -> Iterator[Any]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+    with Progress(*columns, console=console) as progress:
         yield progress
+
+
+@contextmanager
+def resumable(command: str) -> Iterator[None]:
+    """Ctrl-C ends the work inside with exit code 130 and says which command goes on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"\nstopped; what is finished is kept. Go on with: {command}", err=True)
+        raise typer.Exit(130) from None

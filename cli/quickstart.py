@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from ..benchmarks.experiment import TrainingPlan, cache_frozen_states, train_side_by_side
+from ..benchmarks.experiment import TrainingPlan, cache_frozen_states, is_finished, train_side_by_side
 from ..benchmarks.held_out import measure_and_report, print_result
 from ..envs.make import make_split
 from ..envs.table import RewardTable
@@ -43,10 +43,13 @@ def quickstart(
     if not resume:
         _remove(out)
     plans = quickstart_plans(out, policy, max_steps, seed)
-    with table_progress() as progress:
-        RewardTable.build(make_split(ENV_ID, "all"), out / "table.parquet", progress=progress)
-    _train(plans, workers or min(len(plans), os.cpu_count() or 1))
-    result = measure_and_report(plans, out)
+    with options.resumable("the same command"):
+        with table_progress() as progress:
+            RewardTable.build(make_split(ENV_ID, "all"), out / "table.parquet", progress=progress)
+        left = [plan for plan in plans if not is_finished(plan)]
+        if left:
+            _train(left, workers or min(len(left), os.cpu_count() or 1))
+        result = measure_and_report(plans, out)
     if as_json:
         options.print_json(result)
     else:

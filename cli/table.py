@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,29 +122,8 @@ def _score_table(title: str, entries: dict[str, dict[str, Any]], name_subsets: b
 
 
 @contextmanager
-def table_progress(quiet: bool = False) -> Iterator[ProgressCallback | None]:
-    """A bar with the time left on a terminal, a line for every tenth elsewhere, nothing if quiet."""
-    if quiet:
-        yield None
-    elif sys.stderr.isatty():
-        with options.progress_bar() as bar:
-            task = bar.add_task("reward table", total=None, note="")
-            yield lambda done, total: bar.update(task, completed=done, total=total)
-    else:
-        yield _plain_lines()
-
-
-def _plain_lines() -> ProgressCallback:
-    started, known, shown = time.monotonic(), 0, -1
-
-    def report(done: int, total: int) -> None:
-        nonlocal known, shown
-        if shown < 0:
-            known = done  # from an earlier build: no measure of the speed of this one
-        if 10 * done // total > shown:
-            shown = 10 * done // total
-            seconds = time.monotonic() - started
-            left = f", {seconds / (done - known) * (total - done):.0f} s left" if done > known else ""
-            typer.echo(f"reward table: {done}/{total} questions, {seconds:.0f} s{left}", err=True)
-
-    return report
+def table_progress(quiet: bool = False) -> Iterator[ProgressCallback]:
+    """Progress of a table build, as its callback."""
+    with options.progress_bar(quiet) as bar:
+        task = bar.add_task("reward table", total=None, note="")
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -92,7 +92,8 @@ def run(plan: TrainingPlan, resume: bool, as_json: bool) -> None:
     """Train with a progress bar, measure, report."""
     learner = plan.learner()
     total = getattr(learner, "total_updates", None)
-    with options.progress_bar() as progress:
+    go_on = f"toolcredit train {plan.agent} --resume --out {plan.out}"
+    with options.resumable(go_on), options.progress_bar() as progress:
         task = progress.add_task(f"train {plan.agent}", total=total, note="")
 
         def show(record: dict[str, Any]) -> None:

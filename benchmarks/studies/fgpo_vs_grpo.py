@@ -22,7 +22,7 @@ from ...agents.config import set_dotted
 from ...envs.make import make_split
 from ...envs.table import RewardTable
 from ...runs import write_json
-from ..experiment import HELD_OUT, TRAINING, TrainingPlan, load_preset, train_side_by_side
+from ..experiment import TRAINING, TrainingPlan, is_finished, load_preset, train_side_by_side
 from ..held_out import read_records, versions
 from ..stats import t_interval
 from ..strategies import Record, evaluate, reference_agents
@@ -101,7 +101,7 @@ def plan(
 
 def run(plans: Sequence[TrainingPlan], workers: int) -> None:
     """Carry out what is not finished yet, one line per finished run."""
-    left = [p for p in plans if not (Path(p.out) / HELD_OUT).exists()]
+    left = [p for p in plans if not is_finished(p)]
     totals = [p.learner().total_updates for p in left]  # type: ignore[attr-defined]
 
     def report(index: int, record: dict[str, Any]) -> None:

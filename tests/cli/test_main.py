@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from toolcredit.cli.main import app
@@ -104,3 +106,21 @@ def test_help_of_every_command_is_there():
 def test_the_command_starts_without_torch():
     code = "import toolcredit.cli.main, sys; assert 'torch' not in sys.modules and 'matplotlib' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_ctrl_c_leaves_a_run_that_resumes(files, tmp_path):
+    pytest.importorskip("torch", reason="needs the extra 'train'")
+    out = tmp_path / "run"
+    fields = ("policy.model=tiny", "max_updates=400", "format_updates=0", "batch_size=4", "save_every=1")
+    command = ["train", "fgpo", "--policy", "tiny", "--out", str(out), *(x for f in fields for x in ("--set", f))]
+    process = subprocess.Popen([sys.executable, "-m", "toolcredit", *command], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (out / "state.safetensors").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"toolcredit train fgpo --resume --out {out}" in errors and "Traceback" not in errors
+    before = (out / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(before[-1])["update"] < 400

@@ -56,6 +56,10 @@ class ConfigError(UsageError):
     """A configuration field is unknown or has a value out of range."""
 
 
+class CapabilityError(UsageError):
+    """An estimator or learner needs something that its environment, policy or rollouts do not provide."""
+
+
 class TableError(UsageError):
     """A reward table is missing, torn, or does not fit the environment."""
 

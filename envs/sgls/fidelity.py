@@ -15,11 +15,12 @@ enter the means.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -37,7 +38,20 @@ MEASURES = (
 _COMPARED_CHARS = 400
 _ERROR_TEXT = re.compile(r"\s*(error\b|exception\b|traceback\b|failed to\b|\[error\]|mcp error\b|tool error\b)", re.I)
 
-Trajectory = tuple[Sequence[Mapping[str, Any]], Sequence[ToolSpec]]
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded episode.
+
+    Attributes:
+        messages: in any form that `trajectories.read_trajectory` reads.
+        specs: the tools that were shown.
+        state: of the back ends at the start, where there is one.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    specs: Sequence[ToolSpec]
+    state: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,31 +100,25 @@ class Fidelity:
         }
 
 
-def measure(mock: Mock, trajectories: Iterable[Trajectory]) -> Fidelity:
-    """Put all recorded calls to a mock.
-
-    Args:
-        mock: the mock; each trajectory is an episode of its own.
-        trajectories: messages and the tools that were shown, as `loaders.load_trajectories` gives them.
-    """
+def measure(mock: Mock, recordings: Iterable[Recording]) -> Fidelity:
+    """Put all recorded calls to a mock; each recording is an episode of its own."""
     comparisons: list[Comparison] = []
     unusable: list[str] = []
-    for number, (messages, specs) in enumerate(trajectories):
-        for item in _replay(mock, messages, {spec.name: spec for spec in specs}):
+    for number, recording in enumerate(recordings):
+        for item in _replay(mock, recording):
             if isinstance(item, str):
-                unusable.append(f"trajectory {number}: {item}")
+                unusable.append(f"recording {number}: {item}")
             else:
                 comparisons.append(item)
     return Fidelity(tuple(comparisons), tuple(unusable))
 
 
-def _replay(
-    mock: Mock, messages: Sequence[Mapping[str, Any]], specs: Mapping[str, ToolSpec]
-) -> Iterator[Comparison | str]:
-    """Comparisons of one trajectory; the mock is told the real answers as its past, so that calls stay comparable."""
-    session = mock.start(Scene(specs))
+def _replay(mock: Mock, recording: Recording) -> Iterator[Comparison | str]:
+    """Comparisons of one episode; the mock is told the real answers as its past, so that calls stay comparable."""
+    specs = {spec.name: spec for spec in recording.specs}
+    session = mock.start(Scene(specs, copy.deepcopy(recording.state)))
     past: list[tuple[Call, Any]] = []
-    for call, answer in read_trajectory(messages):
+    for call, answer in read_trajectory(recording.messages):
         if isinstance(call, str) or call.name not in specs:
             yield call if isinstance(call, str) else f"{call.name} is not among its tools"
             continue
@@ -206,12 +214,8 @@ def _similarity(real: Any, simulated: Any) -> float:
     return 0.0
 
 
-def trajectory_of(transcript: Mapping[str, Any]) -> Trajectory:
-    """The answered calls of one of this package's transcripts as a recorded trajectory.
-
-    Args:
-        transcript: the record of an episode.
-    """
+def recording_of(transcript: Mapping[str, Any]) -> Recording:
+    """The answered calls of one of this package's transcripts."""
     messages: list[dict[str, Any]] = []
     for turn in transcript["turns"]:
         for call in turn["calls"]:
@@ -220,4 +224,5 @@ def trajectory_of(transcript: Mapping[str, Any]) -> Trajectory:
                 messages.append({"role": "assistant", "tool_calls": [{"id": call["id"], "function": function}]})
                 answer = {"role": "tool", "tool_call_id": call["id"], "content": json.dumps(call["answer"])}
                 messages.append(answer)
-    return messages, own_specs(Task.from_json(transcript["task"]))
+    task = Task.from_json(transcript["task"])
+    return Recording(messages, own_specs(task), task.state)

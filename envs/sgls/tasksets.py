@@ -1,15 +1,18 @@
-"""The tasks of an environment: the embedded set, a JSONL file, or tasks as objects; one split and tier of them."""
+"""The tasks of an environment: the embedded set, a file of any known format, or objects; one split and tier of them."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import lru_cache
 
 from ...errors import EmptySplitError, TaskError, UnknownNameError
-from ...runs import read_jsonl
 from .generate import generate_tasks
 from .tasks import SPLITS, TIERS, Task, ToolSpec
 
+log = logging.getLogger(__name__)
+
+_MOST_LOGGED = 5
 #: size and seed of the embedded set
 EMBEDDED_TASKS, EMBEDDED_SEED = 3_000, 0
 
@@ -18,7 +21,8 @@ class TaskSet:
     """Tasks by id, loaded when first needed.
 
     Args:
-        source: `"embedded"`, a JSONL file whose lines are `Task.to_json()`, or tasks.
+        source: `"embedded"`, a file that `loaders.load_tasks` reads (its rows that are of no split get `split`, and
+            those that cannot be used are logged), or tasks.
         split: only tasks of this split.
         tier: only tasks of this tier; None for all.
 
@@ -71,7 +75,7 @@ class TaskSet:
     def _load(self) -> dict[str, Task]:
         if self._tasks is None:
             chosen: dict[str, Task] = {}
-            for task in _read(self._source):
+            for task in _read(self._source, self._split):
                 if task.split == self._split and self._tier in (None, task.tier):
                     if task.id in chosen:
                         raise TaskError(f"two tasks have the id {task.id!r}: ids must be unique in a set")
@@ -83,17 +87,22 @@ class TaskSet:
         return self._tasks
 
 
-def _read(source: str | tuple[Task, ...]) -> tuple[Task, ...]:
+def _read(source: str | tuple[Task, ...], split: str) -> tuple[Task, ...]:
     if not isinstance(source, str):
         return source
     if source == "embedded":
-        return _embedded()
-    tasks = tuple(Task.from_json(record) for record in read_jsonl(source))
-    if not tasks:
-        raise TaskError(f"tasks={source!r}: expected 'embedded' or a JSONL file of tasks; the file is missing or empty")
-    return tasks
+        return embedded_tasks()
+    from .loaders import load_tasks
+
+    loaded = load_tasks(source, split=split)
+    for remark in loaded.skipped[:_MOST_LOGGED]:
+        log.warning("%s, row %d is not used: %s", source, remark.row, remark.text)
+    if len(loaded.skipped) > _MOST_LOGGED:
+        log.warning("%s: %d rows are not used; `toolcredit sgls tasks` lists all", source, len(loaded.skipped))
+    return loaded.tasks
 
 
 @lru_cache(maxsize=1)
-def _embedded() -> tuple[Task, ...]:
+def embedded_tasks() -> tuple[Task, ...]:
+    """The embedded set."""
     return generate_tasks(EMBEDDED_TASKS, EMBEDDED_SEED)

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class Format:
 
 
 def _read_native(row: Row, number: int, source: Source) -> Iterator[Task]:
-    yield replace(Task.from_json(row), split=row.get("split", source.split))
+    yield Task.from_json(row)
 
 
 def _read_generic(row: Row, number: int, source: Source) -> Iterator[Task]:

@@ -33,7 +33,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, dict[str, Any] | RowError
     """
     path = Path(path)
     if not path.is_file():
-        raise TaskError(f"{path}: there is no such file")
+        raise TaskError(f"there is no file {str(path)!r}: expected a file of rows (Parquet, JSONL or a JSON list)")
     if path.suffix == ".parquet":
         yield from enumerate(_parquet(path), 1)
     else:

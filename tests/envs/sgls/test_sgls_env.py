@@ -378,7 +378,7 @@ def test_tasks_come_from_files_too(tmp_path):
     assert env.task_ids == ["echo-1"]
     with pytest.raises(EmptySplitError, match="split 'test'"):
         SGLSToolCallingEnv(tasks=str(path), split="test", mock=ScriptedMock(), scorer=None).reset()
-    with pytest.raises(TaskError, match="missing or empty"):
+    with pytest.raises(TaskError, match="there is no file"):
         SGLSToolCallingEnv(tasks=str(tmp_path / "none.jsonl"), scorer=None).reset()
     with pytest.raises(TaskError, match="two tasks have the id 'echo-1'"):
         SGLSToolCallingEnv(tasks=[TASK, TASK], scorer=None).reset()

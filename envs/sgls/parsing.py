@@ -338,7 +338,14 @@ def from_openai(message: dict[str, Any], parser: CallParser | None = None) -> st
                 arguments = loads(arguments)
         calls.append(Call(str(function.get("name") or ""), arguments))
     reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
-    return (parser or HERMES).render(calls, message.get("content") or "", reasoning)
+    return (parser or HERMES).render(calls, _content_text(message.get("content")), reasoning)
+
+
+def _content_text(content: Any) -> str:
+    """The text of a message's content, which may be a list of typed parts."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content or ""
 
 
 def to_openai(text: str, turn: int = 0, parser: CallParser | None = None) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from .json_strict import shorten
 
 MAX_PATTERN_CHARS = 2_000
 MAX_STATES = 10_000
-_MAX_REMEMBERED = 100_000
+#: entries of the table of one pattern; usual patterns need some dozens
+_MAX_REMEMBERED = 5_000
 
 _BEGIN, _END, _BOUNDARY = 1, 2, 4
 _WORD = frozenset(range(48, 58)) | frozenset(range(65, 91)) | frozenset(range(97, 123)) | {95}

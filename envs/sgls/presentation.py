@@ -23,7 +23,7 @@ from .tasks import Task, ToolSpec
 from .validation import Toolbox
 from .variants import Variation, check_kinds, vary
 
-_REMEMBERED = 1_024
+_REMEMBERED = 256
 _WORD = re.compile(r"[a-z]{3,}|\d+")
 
 

@@ -39,7 +39,7 @@ from .problems import Problem, describe
 EFFORT = 50_000
 MAX_SCHEMA_CHARS = 262_144
 MAX_UNFOLDED = 2_000
-_MAX_CACHED = 4_096
+_MAX_CACHED = 1_024
 _MAX_NAMED = 10
 
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")

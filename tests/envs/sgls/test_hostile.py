@@ -212,9 +212,9 @@ def play(env, mock, turns, count):
     env.reset(seed=0)
     given = mock.given
     for turn in turns:
-        started = time.perf_counter()
+        started = time.process_time()
         observation, reward, terminated, truncated, info = env.step(turn)
-        assert time.perf_counter() - started < SECONDS_PER_STEP
+        assert time.process_time() - started < SECONDS_PER_STEP
         assert observation in env.observation_space
         assert json.loads(json.dumps(info, allow_nan=False)) == info
         assert len(json.dumps(info["turn"])) < 20 * len(turn) + 100_000

@@ -96,10 +96,10 @@ def test_no_text_raises_anything_else(text):
     "text", ['{"a":"' + '\\"' * 100_000, '["' + "[" * 200_000, '"\\' * 100_000, "[" + '""' * 99_000]
 )
 def test_hostile_texts_are_refused_in_linear_time(text):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(StrictJsonError):
         loads(text)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_prefix_tells_where_the_text_goes_on():

@@ -223,10 +223,10 @@ def test_double_encoded_arguments_stay_a_string():
 @pytest.mark.parametrize("prefix", ["", "<tool_call>{'"])
 def test_reading_is_linear(unit, prefix):
     text = prefix + unit * (131_072 // len(unit))
-    start = time.perf_counter()
+    start = time.process_time()
     for name in parser_names():
         make_parser(name).parse(text)
-    assert time.perf_counter() - start < 10  # quadratic reading takes minutes
+    assert time.process_time() - start < 10  # quadratic reading takes minutes
 
 
 @given(st.text(max_size=60))
@@ -253,6 +253,7 @@ def test_a_plain_message_has_no_tool_calls():
     assert to_openai("<think>x</think>Hello.") == {"role": "assistant", "content": "Hello."}
     assert from_openai({"role": "assistant", "content": "Hello."}) == "Hello."
     assert from_openai({"role": "assistant", "content": None, "tool_calls": None}) == ""
+    assert from_openai({"role": "assistant", "content": [{"type": "text", "text": "Hello."}]}) == "Hello."
 
 
 @pytest.mark.parametrize("arguments", ["{broken", "[]", '"text"', '{"x": NaN}', '{"x": 1, "x": 2}', "</tool_call>{}"])

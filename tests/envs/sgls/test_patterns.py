@@ -42,9 +42,9 @@ def test_verdicts_equal_those_of_re_with_json_schemas_dialect(pattern, text):
 )
 def test_catastrophic_patterns_are_matched_in_linear_time(pattern, text):
     compiled = LinearPattern(pattern)
-    start = time.perf_counter()
+    start = time.process_time()
     assert not compiled.search(text)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,5 @@ def test_what_is_remembered_is_bounded():
     compiled = LinearPattern("[^x]{1,300}x{3}")
     for start in range(0x100, 0x5000, 64):
         compiled.search("".join(map(chr, range(start, start + 64))))
-    assert compiled._remembered < 200_000
+    assert compiled._remembered < 10_000
     assert compiled.search("abxxx")

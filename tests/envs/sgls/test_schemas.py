@@ -200,9 +200,9 @@ def _nested(depth):
 )
 def test_a_costly_validation_is_given_up_soon(schema, value):
     compiled = compile_schema(schema)
-    start = time.perf_counter()
+    start = time.process_time()
     assert compiled.problems(value)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_decimal_multiples_are_exact():

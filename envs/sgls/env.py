@@ -174,7 +174,8 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
         shown = self._presenter.present(self._tasks[task_id])
         checked = self._strictness == "strict" and shown.variation is None
         scene = Scene(shown.toolbox.specs, shown.task.new_state(), shown.variation, checked)
-        self._episode = _Episode(shown, self._mock.start(scene))
+        nonce = int(self.np_random.integers(2**31))
+        self._episode = _Episode(shown, self._mock.start(scene), nonce)
         self._episode.tokens = sum(self._count(str(message["content"])) for message in shown.task.messages)
         return fresh(self._episode.messages), self._info(self._episode)
 
@@ -308,8 +309,8 @@ class SGLSReplayEnv(SGLSToolCallingEnv):
 class _Episode:
     """What happens between two resets."""
 
-    def __init__(self, presentation: Presentation, session: Session):
-        self.presentation, self.session = presentation, session
+    def __init__(self, presentation: Presentation, session: Session, nonce: int):
+        self.presentation, self.session, self.nonce = presentation, session, nonce
         self.messages: list[dict[str, Any]] = fresh(list(presentation.task.messages))
         self.turns: list[dict[str, Any]] = []
         self.past: list[tuple[Call, Any]] = []
@@ -334,6 +335,7 @@ class _Episode:
             **fresh({"messages": self.messages, "turns": self.turns, "ending": self.ending}),
             "tokens": self.tokens,
             "mock": dict(identity),
+            "nonce": self.nonce,
         }
 
 

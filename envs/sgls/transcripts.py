@@ -2,7 +2,8 @@
 
     {"task": Task.to_json() of the task as it was shown, "tools": [names of the shown tools],
      "messages": [the whole conversation], "turns": [one record per assistant turn],
-     "ending": {"terminated", "truncated", "reason", "error"}, "tokens": n, "mock": who answered}
+     "ending": {"terminated", "truncated", "reason", "error"}, "tokens": n, "mock": who answered,
+     "nonce": a number drawn at the episode's start, for whatever must differ between equal episodes}
 
 A turn's record:
 

@@ -1,29 +1,28 @@
-"""`toolcredit sgls`: tool-calling tasks, scores of saved transcripts, and how faithful a mock is."""
+"""`toolcredit sgls`: tool-calling tasks, scores of saved transcripts, and how faithful a mock is.
+
+The environment is imported by the commands that need it: `toolcredit --help` must not wait for its tools and schemas.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ..benchmarks.transcripts import Scored, score_files, summarise
-from ..envs.sgls.fidelity import Fidelity, Recording, measure, recording_of
-from ..envs.sgls.loaders import Remark, iter_tasks, load_trajectories
-from ..envs.sgls.loaders.rows import read_rows
-from ..envs.sgls.mocks import make_mock
-from ..envs.sgls.tasks import Task
-from ..envs.sgls.tasksets import embedded_tasks
 from ..errors import ConfigError, TaskError, UnknownNameError, UsageError
-from ..rewards.hierr import SUCCESSES, HierR
-from ..rewards.process import COMPONENTS
 from ..runs import JsonLines
 from . import options
+
+if TYPE_CHECKING:
+    from ..envs.sgls.fidelity import Recording
+    from ..envs.sgls.loaders import Remark
+    from ..envs.sgls.tasks import Task
 
 app = typer.Typer(no_args_is_help=True, help="Tool calling: tasks, scores of transcripts, fidelity of mocks.")
 
@@ -43,6 +42,9 @@ def score(
     as_json: bool = options.JSON,
 ) -> None:
     """Score saved transcripts again. Failed episodes count as not successful and are listed."""
+    from ..benchmarks.transcripts import score_files, summarise
+    from ..rewards.hierr import HierR
+
     given = dict(options.key_value(item) for item in settings or [])
     try:
         scorer = HierR(**{"mode": mode, "weights": weights, "judge": judge, **given})
@@ -61,10 +63,13 @@ def score(
     if as_json:
         options.print_json(result)
     else:
-        _print_scores(result, scored)
+        _print_scores(result)
 
 
-def _print_scores(result: dict[str, Any], scored: list[Scored]) -> None:
+def _print_scores(result: dict[str, Any]) -> None:
+    from ..rewards.hierr import SUCCESSES
+    from ..rewards.process import COMPONENTS
+
     console = Console()
     parts = {**result["categories"], "all": result["overall"]}
     table = Table(
@@ -103,6 +108,9 @@ def fidelity(
     as_json: bool = options.JSON,
 ) -> None:
     """Put every recorded call to a mock and compare its answers with the real ones."""
+    from ..envs.sgls.fidelity import measure
+    from ..envs.sgls.mocks import make_mock
+
     remarks: list[str] = []
     found = measure(make_mock(mock_spec(mock, mock_set)), _recordings(recorded, limit, remarks))
     if not found.comparisons:
@@ -112,7 +120,7 @@ def fidelity(
     if as_json:
         options.print_json(result)
     else:
-        _print_fidelity(result, found)
+        _print_fidelity(result)
 
 
 def mock_spec(text: str, settings: list[str] | None) -> dict[str, Any]:
@@ -128,6 +136,10 @@ def mock_spec(text: str, settings: list[str] | None) -> dict[str, Any]:
 
 def _recordings(path: Path, limit: int | None, remarks: list[str]) -> Iterator[Recording]:
     """The recorded episodes of a file; what cannot be used is noted in `remarks`."""
+    from ..envs.sgls.fidelity import Recording, recording_of
+    from ..envs.sgls.loaders import Remark, load_trajectories
+    from ..envs.sgls.loaders.rows import read_rows
+
     first = next((row for _, row in read_rows(path) if isinstance(row, dict)), {})
     if {"turns", "task"} <= first.keys():
         for number, row in read_rows(path):
@@ -153,7 +165,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def _print_fidelity(result: dict[str, Any], found: Fidelity) -> None:
+def _print_fidelity(result: dict[str, Any]) -> None:
     console = Console()
     first = Column("tool", no_wrap=True)
     table = Table(first, "calls", "failed", *_COLUMNS.values(), padding=(0, 0), title="fidelity: 1 is a perfect copy")
@@ -161,7 +173,7 @@ def _print_fidelity(result: dict[str, Any], found: Fidelity) -> None:
         row = [str(part["calls"]), str(part["failed"]), *(_number(part[column]) for column in _COLUMNS)]
         table.add_row(escape(name), *row)
     console.print(table)
-    for text in [*result["skipped"], *found.unusable][:10]:
+    for text in [*result["skipped"], *result["unusable"]][:10]:
         console.print(f"not used: {escape(text)}", highlight=False)
 
 
@@ -179,6 +191,13 @@ def tasks(
     as_json: bool = options.JSON,
 ) -> None:
     """Count, show and convert tasks. Rows of a file that cannot be used are listed with reasons."""
+    from ..envs.sgls.loaders import iter_tasks
+    from ..envs.sgls.tasks import CATEGORIES, SPLITS, TIERS
+    from ..envs.sgls.tasksets import embedded_tasks
+
+    for kind, name, known in (("split", split, SPLITS), ("tier", tier, TIERS), ("category", category, CATEGORIES)):
+        if name is not None and name not in known:
+            raise UnknownNameError(kind, name, known)
     remarks: list[Remark] = []
     if out is not None and out.exists():
         raise UsageError(f"{out} exists already: choose another file")
@@ -215,6 +234,8 @@ def tasks(
 def _matching(
     items: Iterable[Task | Remark], tier: str | None, category: str | None, limit: int | None, remarks: list[Remark]
 ) -> Iterator[Task]:
+    from ..envs.sgls.loaders import Remark
+
     count = 0
     for item in items:
         if isinstance(item, Remark):

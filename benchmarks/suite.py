@@ -14,12 +14,15 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import math
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
+
+import gymnasium as gym
 
 from ..agents.base import import_object
 from ..errors import InfrastructureError, UnknownNameError, UsageError
@@ -178,6 +181,7 @@ class TaskContext:
     seed: int = 0
     deadline: float = math.inf
     usage: dict[str, dict[str, int]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def remaining(self) -> float:
         """Seconds until the deadline.
@@ -191,11 +195,15 @@ class TaskContext:
         return left
 
     def spend(self, model: str, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
-        """Book one call of a model: of the agent, a judge, a user simulator."""
-        total = self.usage.setdefault(model, {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0})
-        total["calls"] += 1
-        total["prompt_tokens"] += prompt_tokens
-        total["completion_tokens"] += completion_tokens
+        """Book one call of a model: of the agent, a judge, a user simulator. Those of `llm.client` are booked already.
+
+        Call it from any thread.
+        """
+        with self._lock:
+            so_far = self.usage.get(model, {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0})
+            spent = {"calls": 1, "prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+            # a new dict, so that what the runner has already taken over does not change any more
+            self.usage[model] = {name: amount + spent[name] for name, amount in so_far.items()}
 
 
 @runtime_checkable
@@ -217,6 +225,29 @@ class ChatAgent(Protocol):
         ...
 
 
+class Player(Protocol):
+    """Who is measured: it gives every attempt an agent of its own. `start` is called from several threads at once.
+
+    Attributes:
+        name: for tables.
+        kind: of the agents it starts, see `Suite.agent_kind`.
+        concurrency: how many attempts it can usefully play at once; None for any number.
+    """
+
+    name: str
+    kind: Literal["chat", "env"]
+    concurrency: int | None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What its answers depend on, plain JSON: model, parameters, hash of the weights. May load the model."""
+        ...
+
+    def start(self, task: SuiteTask, context: TaskContext) -> Any:
+        """An agent for one attempt."""
+        ...
+
+
 class Suite(ABC):
     """A benchmark. Its constructor takes keyword options of plain JSON, which become flags of `toolcredit bench run`.
 
@@ -224,8 +255,8 @@ class Suite(ABC):
 
     Attributes:
         name: in the registry and in results.
-        agent_kind: `chat` for suites whose `run` gets a `ChatAgent`; `env` for those that get an `agents.base.Agent`,
-            which they bind to an environment of their own.
+        agent_kind: `chat` for suites whose `run` gets a `ChatAgent`; `env` for those that get an `agents.base.Agent`
+            that is bound to the environment `env()`.
         beside: references that are cheap enough to be run along with every agent and shown beside it.
         groups: names that `--category` takes for several categories.
         export_formats: formats of `export` besides the general ones.
@@ -274,9 +305,18 @@ class Suite(ABC):
     def aggregate(self, attempts: Sequence[Attempt]) -> dict[str, float | None]:
         """Named summary figures over all attempts; None where a part that the name promises was not run.
 
-        `micro`, the share of successes over all attempts, is always added.
+        For intervals it is also called with resampled tasks, some more than once: their ids have a suffix then, and
+        payloads may be empty. `micro`, the share of successes over all attempts, is always added.
         """
         return {}
+
+    def env(self) -> gym.Env:
+        """The environment that agents of the kind `env` are bound to, made once; `run` never steps it.
+
+        Raises:
+            UsageError: the suite has none.
+        """
+        raise UsageError(f"the suite {self.name!r} takes agents that chat: it has no environment to bind others to")
 
     def export(self, format: str, attempts: Sequence[Attempt], folder: Path) -> list[Path]:
         """Write a run in one of `export_formats` below `folder`; the paths written. Outcomes are loaded."""

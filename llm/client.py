@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from ..errors import ConfigError, EndpointError
 from .cache import ResponseCache
 from .limiter import Limit, Limiter
+from .meter import METER
 from .replies import Completion, parse_reply
 from .retry import AttemptError, Backoff
 from .transport import Background, background, post_chat
@@ -256,6 +257,8 @@ class ChatClient:
 
     def _count_usage(self, completion: Completion) -> None:
         usage = completion.usage
+        if (listener := METER.get()) is not None:
+            listener(completion.model or self.model, usage)
         if usage is None:
             self._count(unreported=1)
         else:

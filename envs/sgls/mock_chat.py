@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from ...errors import ConfigError, EndpointError
@@ -113,8 +114,9 @@ class ChatSession:
             for call in calls:
                 answers.append(self._answer(call, [*past, *zip(calls, answers, strict=False)]))
             return answers
+        contexts = [copy_context() for _ in calls]  # so that a meter of this thread counts them all
         with ThreadPoolExecutor(len(calls)) as pool:
-            return list(pool.map(lambda call: self._answer(call, past), calls))
+            return list(pool.map(lambda here, call: here.run(self._answer, call, past), contexts, calls))
 
     def _answer(self, call: Call, past: Sequence[tuple[Call, Any]]) -> Any:
         spec = self._scene.specs[call.name]

@@ -1,0 +1,198 @@
+"""The result of a benchmark run: every category with its interval, named aggregates, floors and ceilings beside them.
+
+What counts how:
+* whatever is not completed counts as 0 in every figure and is listed;
+* a rate over tasks that were played once has Wilson's interval; any other mean, and whatever is played several times,
+  a percentile bootstrap over tasks, whose trials stay together;
+* an aggregate has a bootstrap interval, too: tasks are resampled within their categories.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import RunError, ToolcreditError
+from ..runs import RunFolder, read_jsonl
+from .records import read_attempts, read_usage
+from .stats import bootstrap_mean, wilson
+from .suite import Attempt, Suite, make_suite
+
+RESULT = "result.json"
+_DRAWS = 2_000
+_AGGREGATE_DRAWS = 300
+
+
+def summarise(attempts: Sequence[Attempt], suite: Suite) -> dict[str, Any]:
+    """All figures of a run, plain JSON.
+
+    Returns:
+        `n`, `tasks`, `completed`, `failed`, `unresolved`; `categories`, each with `n`, `score`, `ci` and `metrics`
+        (`mean`, `ci`, `n`); `aggregates` and `aggregate_ci` by name; `failures`, a list.
+    """
+    categories = {name: [a for a in attempts if a.task.category == name] for name in _categories(attempts)}
+    values = _aggregates(attempts, suite)
+    return {
+        "n": len(attempts),
+        "tasks": len({attempt.task.id for attempt in attempts}),
+        **{state: sum(a.state == state for a in attempts) for state in ("completed", "failed", "unresolved")},
+        "categories": {name: _figures(part) for name, part in categories.items()},
+        "aggregates": values,
+        "aggregate_ci": _aggregate_intervals(list(categories.values()), suite, values),
+        "failures": [
+            {"task": a.task.id, "trial": a.trial, "category": a.task.category, "state": a.state, "error": a.error}
+            for a in attempts
+            if a.state != "completed"
+        ],
+    }
+
+
+def summarise_folder(folder: str | Path, suite: Suite) -> dict[str, Any]:
+    """The result of a run folder as it stands, finished or not: `summarise`, and what it was made with.
+
+    Returns:
+        Also `suite`, `agent`, `config`, `references` (by name: `n`, `categories`, `aggregates`), `usage` by model, and
+        `versions` (those of the last session).
+
+    Raises:
+        RunError: it is no run of a benchmark.
+    """
+    config = run_config(folder)
+    references = {
+        path.parent.name: {
+            "n": (result := json.loads(path.read_text("utf-8")))["n"],
+            "categories": {name: part["score"] for name, part in result["categories"].items()},
+            "aggregates": result["aggregates"],
+        }
+        for path in sorted(Path(folder).glob(f"references/*/{RESULT}"))
+    }
+    sessions = list(read_jsonl(Path(folder) / "sessions.jsonl"))
+    return {
+        "suite": config["suite"],
+        "agent": config["agent"],
+        **summarise(read_attempts(folder, config["trials"]), suite),
+        "references": references,
+        "usage": read_usage(folder),
+        "versions": sessions[-1]["versions"] if sessions else {},
+        "agent_identity": sessions[-1]["agent"] if sessions else None,
+        "config": config,
+    }
+
+
+def load_result(folder: str | Path) -> dict[str, Any]:
+    """The result of a run folder: the stored one, or as far as the run has come.
+
+    Raises:
+        RunError: it is no run of a benchmark.
+        UsageError: it is not finished, and its suite cannot be made here.
+    """
+    config = run_config(folder)
+    stored = Path(folder) / RESULT
+    if stored.is_file():
+        try:
+            return json.loads(stored.read_text("utf-8"))
+        except ValueError as error:
+            raise RunError(f"{stored} is not JSON ({error}): remove it, it is made again from the records") from None
+    return summarise_folder(folder, make_suite(config["suite"], config.get("options")))
+
+
+def run_config(folder: str | Path) -> dict[str, Any]:
+    """The configuration of a benchmark run.
+
+    Raises:
+        RunError: the folder holds none, or a run of something else.
+    """
+    config = RunFolder.load_config(folder)
+    if not {"suite", "agent", "trials", "identity"} <= config.keys():
+        raise RunError(f"{folder} is a run of something else than `toolcredit bench run`")
+    return config
+
+
+def _categories(attempts: Iterable[Attempt]) -> list[str]:
+    return list(dict.fromkeys(attempt.task.category for attempt in attempts))
+
+
+def _figures(attempts: Sequence[Attempt]) -> dict[str, Any]:
+    score = mean_with_interval([float(a.success) for a in attempts], [a.task.id for a in attempts])
+    names = dict.fromkeys(name for a in attempts if a.score for name, v in a.score.metrics.items() if v is not None)
+    metrics = {}
+    for name in names:
+        known = [(value, a.task.id) for a in attempts if (value := a.metric(name)) is not None]
+        metrics[name] = mean_with_interval([value for value, _ in known], [task for _, task in known])
+    return {"n": len(attempts), "score": score["mean"], "ci": score["ci"], "metrics": metrics}
+
+
+def mean_with_interval(values: Sequence[float], tasks: Sequence[str]) -> dict[str, Any]:
+    """`{"mean", "ci", "n"}` of values, one per attempt.
+
+    Args:
+        values: (n,) float.
+        tasks: (n,) the task of each.
+    """
+    n = len(values)
+    if len(set(tasks)) == n and all(value in (0, 1) for value in values):
+        return {"mean": sum(values) / n, "ci": list(wilson(sum(values), n)), "n": n}
+    mean, low, high = bootstrap_mean(values, tasks, draws=_DRAWS)
+    return {"mean": mean, "ci": [low, high], "n": n}
+
+
+def _aggregates(attempts: Sequence[Attempt], suite: Suite) -> dict[str, float | None]:
+    micro = sum(attempt.success for attempt in attempts) / len(attempts)
+    return {**suite.aggregate(attempts), "micro": micro}
+
+
+def _aggregate_intervals(
+    categories: Sequence[Sequence[Attempt]], suite: Suite, values: dict[str, float | None]
+) -> dict[str, list[float] | None]:
+    """Percentile intervals of all aggregates; None where a value is None, or one task alone tells nothing of spread."""
+    if sum(len(_by_task(part)) for part in categories) < 2:
+        return dict.fromkeys(values)
+    rng = np.random.default_rng(0)
+    strata = [_Resampler(_by_task(part)) for part in categories]
+    draws = [_aggregates([a for s in strata for a in s.draw(rng)], suite) for _ in range(_AGGREGATE_DRAWS)]
+    intervals: dict[str, list[float] | None] = {}
+    for name, value in values.items():
+        drawn = [d for draw in draws if (d := draw.get(name)) is not None]
+        known = value is not None and drawn
+        intervals[name] = [float(q) for q in np.quantile(drawn, [0.025, 0.975])] if known else None
+    return intervals
+
+
+def _by_task(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
+    tasks: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        tasks.setdefault(attempt.task.id, []).append(attempt)
+    return list(tasks.values())
+
+
+class _Resampler:
+    """Draws tasks with replacement; a task drawn again gets another id, so that it is not taken for more trials."""
+
+    def __init__(self, tasks: Sequence[Sequence[Attempt]]):
+        self._copies: list[list[list[Attempt]]] = [[list(attempts)] for attempts in tasks]
+
+    def draw(self, rng: np.random.Generator) -> list[Attempt]:
+        drawn: list[Attempt] = []
+        for index, count in Counter(rng.integers(len(self._copies), size=len(self._copies)).tolist()).items():
+            copies = self._copies[index]
+            while len(copies) < count:
+                first = copies[0][0].task
+                task = replace(first, id=f"{first.id}#{len(copies)}")
+                copies.append([replace(attempt, task=task) for attempt in copies[0]])
+            for copy in copies[:count]:
+                drawn += copy
+        return drawn
+
+
+def usable_suite(config: dict[str, Any]) -> Suite | None:
+    """The suite of a run's configuration, or None where it cannot be made here (its data are not installed)."""
+    try:
+        return make_suite(config["suite"], config.get("options"))
+    except ToolcreditError:
+        return None

@@ -50,7 +50,7 @@ class Claims:
 
     Attributes:
         numbers: values, with the number of decimals shown.
-        dates: ISO dates; `----05-31` for one without a year.
+        dates: ISO dates; `-----05-31` for one without a year.
         times: for each time what it may mean, `HH:MM`: both halves of the day if it does not say am or pm.
         codes: identifiers and other tokens of letters and digits, in lower case.
         names: capitalised words in places where ordinary words have none.

@@ -23,7 +23,7 @@ from typing import Any
 
 from .claims import Claims, read_claims, word_values
 from .judging import Case, Rating, Verdict
-from .language import differs
+from .language import differs, language
 from .matching import TOLERANCE
 
 VERSION = "1"
@@ -209,7 +209,8 @@ class _Reply:
         clock = {time for meanings in given.times for time in meanings}
         found += sorted(meanings[0] for meanings in own.times if clock.isdisjoint(meanings))
         found += sorted(code for code in own.codes if sum(map(str.isdigit, code)) > 1 and code not in evidence.text)
-        found += [name for name in own.names if name.lower() not in given.words]
+        if language(self.text) != "German":  # which gives every noun a capital
+            found += [name for name in own.names if name.lower() not in given.words]
         return found
 
 

@@ -6,8 +6,7 @@ called none has R_tool = 0, R_sum = −0.5 and a total of −0.5.
 
 `Success@0.9` has three definitions, each under its own name: `success_process` (the paper's text, the headline),
 `success_combined` (mean of process and summary, in the published code) and `success_name` (Name F1, there too). All
-compare with 0.9 − 1e-9: floats put "half of the values wrong" and "rightly called nothing", which are 0.9 by the
-formula, at 0.8999….
+compare with 0.9 − 1e-9: "half of the values wrong" is 0.9 by the formula, and floats put it at 0.8999….
 
 An episode that a failure ended has no score at all. Everything is a pure function of a task and a transcript, both
 plain JSON.

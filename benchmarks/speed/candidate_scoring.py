@@ -40,9 +40,9 @@ class Cost:
     Attributes:
         variant: key of `VARIANTS`.
         tokens: tokens through the model.
-        forward: seconds without gradient, median.
+        forward: seconds without gradient, median: of the processor on CPU, elapsed on CUDA.
         training: seconds of forward and backward pass, median.
-        peak_mb: peak memory of forward and backward pass beyond the loaded model; None where it cannot be measured.
+        peak_mb: peak memory of one such pass beyond the loaded model; None where it cannot be measured.
     """
 
     variant: str
@@ -91,8 +91,9 @@ def measure(variant: str, model: str, prompt_tokens: int, repeats: int) -> Cost:
     if variant == "trunk-batch":
         policy.score(prompts)
     memory = _Peak(local.device)
-    training = _median_seconds(train, repeats, local.device)
+    train()
     peak = memory.megabytes()
+    training = _median_seconds(train, repeats, local.device)
     forward = _median_seconds(lambda: score(False), repeats, local.device)
     return Cost(variant, tokens / questions, forward / questions, training / questions, peak and peak / questions)
 
@@ -118,11 +119,13 @@ def _median_seconds(run: Callable[[], Any], repeats: int, device: Any) -> float:
     import torch
 
     def seconds() -> float:
-        began = time.perf_counter()
+        on_cuda = device.type == "cuda"
+        clock = time.perf_counter if on_cuda else time.process_time  # other programs do not count
+        began = clock()
         run()
-        if device.type == "cuda":
+        if on_cuda:
             torch.cuda.synchronize(device)
-        return time.perf_counter() - began
+        return clock() - began
 
     return statistics.median(seconds() for _ in range(repeats))
 

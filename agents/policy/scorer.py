@@ -55,7 +55,7 @@ class Paths:
 
 
 class Scorer:
-    """Scores completions, by packed trees if `proven` and row by row otherwise.
+    """Scores completions by packed trees, or row by row where `prove` found that a tree would be wrong.
 
     Args:
         model: a causal language model of transformers, with or without an adapter inside. It must be deterministic:

@@ -1,4 +1,4 @@
-"""What a call is, and the error of a text that holds none."""
+"""What a call is, what a checker says of calls, and the error of a text that holds none."""
 
 from __future__ import annotations
 
@@ -17,6 +17,25 @@ class Call:
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
+
+    def source(self) -> str:
+        """The call as Python source, as the prompting mode writes it."""
+        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.arguments.items())})"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a checker says of a reply.
+
+    Attributes:
+        valid: right or wrong.
+        error: the kind of the first thing that is wrong; empty if right.
+        detail: what is wrong, for people.
+    """
+
+    valid: bool
+    error: str = ""
+    detail: str = ""
 
 
 class NotCalls(UsageError):

@@ -76,7 +76,7 @@ class Entry:
 
     def to_payload(self) -> dict[str, Any]:
         """Plain JSON from which `from_payload` makes an equal entry. Inner values are shared, not copied."""
-        payload = {
+        payload: dict[str, Any] = {
             "id": self.id,
             "version": self.version,
             "category": self.category,
@@ -194,7 +194,11 @@ class Dataset:
                 withheld=withheld,
             )
         for answer in answers:
-            if not isinstance(answer, dict) or len(answer) != 1 or not isinstance(*answer.values(), dict):
+            if (
+                not isinstance(answer, dict)
+                or len(answer) != 1
+                or not all(isinstance(p, dict) for p in answer.values())
+            ):
                 raise TaskError(f"{where}: a ground truth is not of the form {{name: {{parameter: [values]}}}}")
         functions = tuple(_list(record, "function", where))
         _check_docs(functions, where)

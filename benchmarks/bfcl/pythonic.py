@@ -34,6 +34,10 @@ _WARNINGS = threading.Lock()  # `catch_warnings` changes a process-wide list
 
 _NAME = re.compile(r"\s*([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)\s*\(")
 _ARGUMENT = re.compile(r"\s*([A-Za-z_$][\w$]*)\s*=(?![=>])")
+_NO_EXPRESSION = re.compile(
+    r"(?<![\w$.])(?!(?:new|async|function|await|typeof|void|return|const|let|var|in|of|instanceof|final|if|else|throw|case)\b)"
+    r"[\w$.]+[ \t]+(?!(?:in|of|instanceof)\b)[\w$]|^[^?{]*:|[@#]|[\]}]\s*\w|[-.+*/=&|<,!~^%]$"
+)
 _END_OF_CALL = re.compile(r"\s*\)")
 _STRING = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
 
@@ -53,7 +57,9 @@ def read_calls(text: str, language: Language = "python") -> list[Call]:
     text = text.strip("`\n ")
     text = text if text.startswith("[") else f"[{text}"
     text = text if text.endswith("]") else f"{text}]"
-    return _python_calls(text) if language == "python" else [_foreign_call(text[1:-1])]
+    if language == "python":
+        return _python_calls(text)
+    return [_foreign_call(text[1:-1])] if text[1:-1].strip() else []
 
 
 def parse_python(text: str) -> ast.expr:
@@ -195,8 +201,7 @@ def _foreign_call(text: str) -> Call:
         if name is None or name[1] in arguments:
             raise NotCalls(f"an argument of {start[1]} has no name, or a name is given twice")
         end_of_value, closed = _end_of_value(text, name.end())
-        value = text[name.end() : end_of_value].strip()
-        arguments[name[1]] = value[1:-1] if _STRING.fullmatch(value) else value
+        arguments[name[1]] = _foreign_value(text[name.end() : end_of_value].strip())
         position = end_of_value + 1
     if text[position:].strip(" ;\n\t"):
         raise NotCalls("more text after the call")
@@ -224,3 +229,16 @@ def _end_of_value(text: str, start: int) -> tuple[int, bool]:
                 return position, False
         position += 1
     raise NotCalls("a string or a bracket is not closed")
+
+
+def _foreign_value(text: str) -> str:
+    """A value's text without the quotes of a string.
+
+    Raises:
+        NotCalls: it cannot be an expression, because it is empty, ends in an operator, or lacks one between two words.
+    """
+    if _STRING.fullmatch(text):
+        return text[1:-1]
+    if not text or _NO_EXPRESSION.search(_STRING.sub("''", text)):
+        raise NotCalls(f"{text[:60]!r} is no expression; a string needs quotes")
+    return text

@@ -45,6 +45,40 @@ def smollm2_path() -> Path:
 
 
 @pytest.fixture(scope="session")
+def bfcl_path() -> Path:
+    """Folder of the installed BFCL V4 asset; the test is skipped where it is not installed."""
+    if not assets.is_installed("bfcl"):
+        pytest.skip("the asset is not installed; run: toolcredit data install bfcl")
+    return assets.path("bfcl")
+
+
+@pytest.fixture(scope="session")
+def bfcl_v3_path() -> Path:
+    """Folder of the installed BFCL V3 asset; the test is skipped where it is not installed."""
+    if not assets.is_installed("bfcl-v3"):
+        pytest.skip("the asset is not installed; run: toolcredit data install bfcl-v3")
+    return assets.path("bfcl-v3")
+
+
+@pytest.fixture(scope="session")
 def subset_bandit() -> type:
     """The class `SubsetBandit` of `tests/fakes/subset_bandit.py`."""
     return _load_fake("subset_bandit").SubsetBandit
+
+
+@pytest.fixture(scope="session")
+def chat_envs() -> ModuleType:
+    """The module `tests/fakes/chat_envs.py`: the environment `Conversation`, made of functions."""
+    return _load_fake("chat_envs")
+
+
+@pytest.fixture(scope="session")
+def scripted_backend() -> ModuleType:
+    """The module `tests/fakes/scripted_backend.py`: `ScriptedBackend`, whose turns a function writes."""
+    return _load_fake("scripted_backend")
+
+
+@pytest.fixture(scope="session")
+def vllm_fake() -> ModuleType:
+    """The module `tests/fakes/vllm_server.py`: `VLLMServer`, a vLLM server that holds a real tiny model."""
+    return _load_fake("vllm_server")

@@ -265,6 +265,8 @@ class _Renderer:
             UsageError: the template refuses the messages.
         """
         shielded: list[str] = []
+        # Tools first, so that place holders in them have the same numbers whatever messages follow.
+        shown = self._shield(list(tools), shielded, False) if tools else None
         safe = [self._shield(dict(message), shielded, message.get("role") == "tool") for message in messages]
         for message in safe:
             if message.get("content") is None:
@@ -272,7 +274,7 @@ class _Renderer:
         try:
             text = self.tokenizer.apply_chat_template(
                 safe,
-                tools=self._shield(list(tools), shielded, False) if tools else None,
+                tools=shown,
                 chat_template=self.template,
                 add_generation_prompt=prompt,
                 tokenize=False,
@@ -307,6 +309,8 @@ class _Renderer:
     def _find_end_of_turn(self, tools: Tools | None) -> None:
         text, _ = self.text(_STAND_IN, tools)
         content = str(_STAND_IN[-1]["content"])
+        if content not in text:
+            raise UsageError(f"the chat template {self.name} does not show the assistant's turn as it was written")
         ids = self._plain(text[text.rindex(content) + len(content) :])
         if not ids or ids[0] not in self._added:
             raise UsageError(f"the chat template {self.name} has no token that ends the assistant's turn")

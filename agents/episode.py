@@ -141,6 +141,8 @@ class Episode:
         if self._sampled is not None:
             calls = _holds_call(str(new[0].get("content")), new[1:], info)
             self._builder.add_turn(self._sampled, message=known, calls=calls, reward=reward)
+        else:  # the empty turn that closes an episode has no tokens: what it earned was earned before
+            self._builder.add_reward(reward)
         if self.finish_reason is None and (terminated or truncated):
             self.finish_reason = "terminated" if terminated else str(info.get("reason") or "truncated")
         if self.finish_reason is None:

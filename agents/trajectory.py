@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -289,6 +289,12 @@ class TrajectoryBuilder:
         self._steps += [len(self.turns)] * len(sampled.ids)
         self._logprobs += sampled.logprobs
         self.turns.append(Turn(message, bool(calls), _number_or_none(reward), sampled.clipped))
+
+    def add_reward(self, reward: float | None) -> None:
+        """Add to the reward of the last turn."""
+        last, more = self.turns[-1], _number_or_none(reward)
+        total = None if last.reward is None or more is None else last.reward + more
+        self.turns[-1] = replace(last, reward=total)
 
     def build(self, *, segment_rule: str = "content", **fields: Any) -> Trajectory:
         """The trajectory.

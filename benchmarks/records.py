@@ -69,7 +69,7 @@ class Records:
 
     def sessions(self) -> list[dict[str, Any]]:
         """What was recorded of earlier sessions."""
-        return list(self._sessions)
+        return list(self._files["sessions"])
 
     def append(self, kind: str, record: Mapping[str, Any]) -> None:
         """Add a record to `transcripts`, `results`, `failures` or `sessions`.
@@ -77,15 +77,14 @@ class Records:
         Raises:
             TypeError, ValueError: it is no plain JSON; nothing was written.
         """
-        file = self._sessions if kind == "sessions" else self._files[kind]
         try:
-            file.append(dict(record))
+            self._files[kind].append(dict(record))
         except UnicodeEncodeError:  # a lone surrogate, which no file can hold
-            file.append(json.loads(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")))
+            self._files[kind].append(json.loads(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")))
 
     def close(self) -> None:
         """Close the files."""
-        for file in (*self._files.values(), self._sessions):
+        for file in self._files.values():
             file.close()
 
     def __enter__(self) -> Records:

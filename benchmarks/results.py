@@ -10,6 +10,7 @@ What counts how:
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -53,7 +54,7 @@ def summarise(attempts: Sequence[Attempt], suite: Suite) -> dict[str, Any]:
     }
 
 
-def summarise_folder(folder: str | Path, suite: Suite) -> dict[str, Any]:
+def summarise_folder(folder: str | os.PathLike, suite: Suite) -> dict[str, Any]:
     """The result of a run folder as it stands, finished or not: `summarise`, and what it was made with.
 
     Returns:
@@ -72,20 +73,20 @@ def summarise_folder(folder: str | Path, suite: Suite) -> dict[str, Any]:
         }
         for path in sorted(Path(folder).glob(f"references/*/{RESULT}"))
     }
-    sessions = list(read_jsonl(Path(folder) / "sessions.jsonl"))
+    begun = [r for r in read_jsonl(Path(folder) / "sessions.jsonl") if r["event"] == "begin"]
     return {
         "suite": config["suite"],
         "agent": config["agent"],
         **summarise(read_attempts(folder, config["trials"]), suite),
         "references": references,
         "usage": read_usage(folder),
-        "versions": sessions[-1]["versions"] if sessions else {},
-        "agent_identity": sessions[-1]["agent"] if sessions else None,
+        "versions": begun[-1]["versions"] if begun else {},
+        "agent_identity": begun[-1]["agent"] if begun else None,
         "config": config,
     }
 
 
-def load_result(folder: str | Path) -> dict[str, Any]:
+def load_result(folder: str | os.PathLike) -> dict[str, Any]:
     """The result of a run folder: the stored one, or as far as the run has come.
 
     Raises:
@@ -102,7 +103,7 @@ def load_result(folder: str | Path) -> dict[str, Any]:
     return summarise_folder(folder, make_suite(config["suite"], config.get("options")))
 
 
-def run_config(folder: str | Path) -> dict[str, Any]:
+def run_config(folder: str | os.PathLike) -> dict[str, Any]:
     """The configuration of a benchmark run.
 
     Raises:

@@ -4,42 +4,32 @@ Every attempt ends in one of three states: *completed* (it has an outcome and a 
 outcome: its endpoint gave up after all retries, its deadline passed, its code raised) or *unresolved* (not reached yet,
 or the suite's own mock, judge or simulator failed). All count; what is not completed counts as 0 and is listed. A
 failed attempt is only played again on demand, an unresolved one whenever the run is continued.
-
-Threads cannot be killed. One that is still busy a second after its task's deadline is left behind: its task is
-recorded as failed, what it may bring later is thrown away, and a new thread takes its place. Requests to endpoints end
-by themselves (`llm.client` cancels them), so only code that waits for ever stays behind; it ends with the process. When
-`MAX_STUCK` times as many threads as the run may use are left behind, the run stops. Code that never lets another thread
-run (a single huge computation in C) cannot be interrupted at all; suites keep such things away from what models write.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import queue
-import threading
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..agents.base import Agent
-from ..errors import ConfigError, InfrastructureError, RunError, ToolcreditError
+from ..errors import ConfigError, RunError, ToolcreditError, UsageError
 from ..llm.meter import METER
 from ..llm.replies import Usage
 from ..runs import write_json
 from .held_out import versions
+from .pool import LATE, Job, Played, Pool
 from .records import Records, read_outcome, result_record, transcript_record
 from .results import RESULT, summarise_folder
-from .suite import ChatAgent, DeadlineError, Message, Outcome, Player, Score, Selection, Suite, SuiteTask, TaskContext
+from .suite import ChatAgent, DeadlineError, Message, Player, Selection, Suite, SuiteTask, TaskContext
 
 DEADLINE = 600.0
 WORKERS = 16
-MAX_STUCK = 4
-_GRACE = 1.0
 
 
 @dataclass(frozen=True)
@@ -148,7 +138,7 @@ def attempt_seed(seed: int, task_id: str, trial: int) -> int:
 class ReferencePlayer:
     """Plays a reference of a suite."""
 
-    concurrency = None
+    concurrency: int | None = None
 
     def __init__(self, suite: Suite, name: str):
         self.name, self.kind = name, suite.agent_kind
@@ -160,34 +150,11 @@ class ReferencePlayer:
         return {"reference": self.name}
 
     def start(self, task: SuiteTask, context: TaskContext) -> Any:
-        """The reference for one attempt.
-
-        Raises:
-            UnknownNameError: the suite has no such reference.
-        """
+        """The reference for one attempt."""
         return self._suite.reference(self.name, task, context)
 
 
 # ------------------------------------------------------------------------------------------------------- one session
-
-
-@dataclass(eq=False)
-class _Job:
-    task: SuiteTask
-    trial: int
-    context: TaskContext
-    over: bool = False
-
-
-@dataclass(frozen=True)
-class _Played:
-    """What became of a job: an outcome, its score, or an error; `state` is that of an attempt without a score."""
-
-    outcome: Outcome | None = None
-    score: Score | None = None
-    state: str = ""
-    error: str = ""
-    seconds: float = 0.0
 
 
 class _AgentError(Exception):
@@ -211,8 +178,8 @@ class _Session:
         for (task_id, trial), record in self.records.unscored().items():
             outcome = read_outcome(record)
             self._write(
-                _Job(by_id[task_id], trial, TaskContext(trial, usage=record["usage"])),
-                self._score(by_id[task_id], _Played(outcome)),
+                Job(by_id[task_id], trial, TaskContext(trial, usage=record["usage"])),
+                self._score(by_id[task_id], Played(outcome)),
                 new=False,
             )
         settled = self.records.settled(retry_failed)
@@ -221,42 +188,43 @@ class _Session:
         if not left:
             return
         (self.records.folder / RESULT).unlink(missing_ok=True)  # until it is true again
-        settings = {"workers": workers, "deadline": deadline, "retry_failed": retry_failed}
+        self.records.append(
+            "sessions",
+            {
+                "event": "begin",
+                "agent": self._checked_identity(),
+                "versions": versions(),
+                "workers": workers,
+                "deadline": deadline,
+                "retry_failed": retry_failed,
+            },
+        )
         begin, done = time.monotonic(), len(jobs) - len(left)
-        identity = self._checked_identity()
-        pool = _Pool(left, self._play, workers, deadline)
+        pool = Pool(left, self._play, workers, deadline)
         try:
             for number, (job, played) in enumerate(pool, 1):
                 self._write(job, played)
                 if on_progress is not None:
                     on_progress(Progress(self.player.name, done + number, len(jobs), self.failed, self.usage))
         finally:
-            self.records.append(
-                "sessions",
-                {
-                    **settings,
-                    "attempts": pool.ended,
-                    "stuck_threads": pool.stuck,
-                    "seconds": round(time.monotonic() - begin, 3),
-                    "agent": identity,
-                    "versions": versions(),
-                },
-            )
+            seconds = round(time.monotonic() - begin, 3)
+            end = {"event": "end", "attempts": pool.ended, "stuck_threads": pool.stuck, "seconds": seconds}
+            self.records.append("sessions", end)
 
     def _checked_identity(self) -> dict[str, Any]:
         identity = self.player.identity
         for session in self.records.sessions():
-            if session["agent"] != identity:
+            if session.get("agent", identity) != identity:
                 raise RunError(
                     f"{self.records.folder} was begun with another agent: {session['agent']}, now {identity}; "
                     "use another --out"
                 )
         return identity
 
-    def _job(self, task: SuiteTask, trial: int) -> _Job:
-        return _Job(task, trial, TaskContext(trial, attempt_seed(self.seed, task.id, trial)))
+    def _job(self, task: SuiteTask, trial: int) -> Job:
+        return Job(task, trial, TaskContext(trial, attempt_seed(self.seed, task.id, trial)))
 
-    def _play(self, job: _Job) -> _Played:
+    def _play(self, job: Job) -> Played:
         """Play and score one attempt; never raises."""
         begin = time.monotonic()
         METER.set(lambda model, usage: job.context.spend(model, *_tokens(usage)))
@@ -265,27 +233,27 @@ class _Session:
             played = self._score(job.task, played)
         return replace(played, seconds=time.monotonic() - begin)
 
-    def _run(self, job: _Job) -> _Played:
+    def _run(self, job: Job) -> Played:
         try:
             agent = _guarded(_blame(self.player.start, job.task, job.context))
-            return _Played(self.suite.run(job.task, agent, job.context))
+            return Played(self.suite.run(job.task, agent, job.context))
         except DeadlineError:
-            return _Played(state="failed", error=_LATE)
+            return Played(state="failed", error=LATE)
         except _AgentError as error:
-            return _Played(state="failed", error=_described(error.__cause__ or error))
+            return Played(state="failed", error=_described(error.__cause__ or error))
         except BaseException as error:  # noqa: BLE001 - whatever a suite raises, the run goes on
-            return _Played(state="unresolved", error=_described(error))
+            return Played(state="unresolved", error=_described(error))
 
-    def _score(self, task: SuiteTask, played: _Played) -> _Played:
+    def _score(self, task: SuiteTask, played: Played) -> Played:
         assert played.outcome is not None
         try:
             return replace(played, score=self.suite.score(task, played.outcome))
         except Exception as error:  # noqa: BLE001 - the outcome is kept, and scored again when the run is continued
             return replace(played, state="unresolved", error=f"it could not be scored: {_described(error)}")
 
-    def _write(self, job: _Job, played: _Played, new: bool = True) -> None:
+    def _write(self, job: Job, played: Played, new: bool = True) -> None:
         """Record an attempt: the outcome first, then its score or why there is none."""
-        task, trial, usage = job.task, job.trial, job.context.usage
+        task, trial, usage = job.task, job.trial, dict(job.context.usage)
         try:
             if played.outcome is not None and new:
                 self.records.append(
@@ -296,7 +264,7 @@ class _Session:
                 self.records.append("results", result_record(task, trial, played.score, usage))
                 return
         except (TypeError, ValueError) as error:
-            played = _Played(state="unresolved", error=f"the suite gave what is no plain JSON: {error}")
+            played = Played(state="unresolved", error=f"the suite gave what is no plain JSON: {error}")
         self.failed += 1
         spent = {} if played.outcome is not None else usage
         self._add_usage(spent)
@@ -308,7 +276,7 @@ class _Session:
                 "category": task.category,
                 "state": played.state,
                 "error": played.error,
-                "usage": dict(spent),
+                "usage": spent,
             },
         )
 
@@ -317,9 +285,6 @@ class _Session:
             total = self.usage.setdefault(model, dict.fromkeys(amounts, 0))
             for name, amount in amounts.items():
                 total[name] += amount
-
-
-_LATE = "no outcome within the deadline"
 
 
 def _tokens(usage: Usage | None) -> tuple[int, int]:
@@ -340,7 +305,7 @@ class _GuardedChat:
         self._agent = agent
 
     def respond(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> Message:
-        return _blame(self._agent.respond, messages, tools)
+        return _blame(lambda: checked_message(self._agent.respond(messages, tools)))
 
 
 class _GuardedEnv(Agent):
@@ -355,6 +320,23 @@ class _GuardedEnv(Agent):
         return _blame(self._agent.act, observation, info)
 
 
+def checked_message(message: Any) -> Message:
+    """An agent's message, if it has the form that suites rely on.
+
+    Raises:
+        UsageError: it has not.
+    """
+    calls = message.get("tool_calls") or [] if isinstance(message, dict) else None
+    if not isinstance(calls, list) or not isinstance(message.get("content") or "", str):
+        raise UsageError(f"respond() gave {str(message)[:100]!r}: expected a message with text as content")
+    for call in calls:
+        function = call.get("function") if isinstance(call, dict) else None
+        parts = [function.get(key) for key in ("name", "arguments")] if isinstance(function, dict) else [None]
+        if not all(isinstance(part, str) for part in parts):
+            raise UsageError(f"respond() gave the call {str(call)[:100]!r}: expected name and arguments as text")
+    return message
+
+
 def _guarded(agent: Any) -> Any:
     """The agent, whose exceptions are told from the suite's own."""
     return _GuardedEnv(agent) if isinstance(agent, Agent) else _GuardedChat(agent)
@@ -367,81 +349,3 @@ def _blame(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> An
         raise
     except BaseException as error:
         raise _AgentError from error
-
-
-class _Pool:
-    """Daemon threads that play jobs; iterating gives every job exactly once, as it ends or passes its deadline.
-
-    Attributes:
-        ended: jobs given so far.
-        stuck: threads left behind that are still busy.
-    """
-
-    def __init__(self, jobs: Sequence[_Job], play: Callable[[_Job], _Played], workers: int, deadline: float):
-        self.ended = self.stuck = 0
-        self._total, self._waiting = len(jobs), deque(jobs)
-        self._play, self._workers, self._deadline = play, workers, deadline
-        self._lock = threading.Lock()
-        self._running: dict[_Job, None] = {}  # in the order in which their deadlines pass
-        self._finished: queue.SimpleQueue[tuple[_Job, _Played]] = queue.SimpleQueue()
-
-    def __iter__(self) -> Iterator[tuple[_Job, _Played]]:
-        for _ in range(min(self._workers, self._total)):
-            self._start_thread()
-        try:
-            while self.ended < self._total:
-                for item in self._next():
-                    self.ended += 1
-                    yield item
-        finally:
-            with self._lock:
-                self._waiting.clear()  # threads end with the task they have
-
-    def _start_thread(self) -> None:
-        threading.Thread(target=self._work, name="toolcredit-bench", daemon=True).start()
-
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    return
-                job = self._waiting.popleft()
-                job.context.deadline = time.monotonic() + self._deadline
-                self._running[job] = None
-            played = self._play(job)
-            with self._lock:
-                if job.over:  # somebody else has this thread's place
-                    self.stuck -= 1
-                    return
-                del self._running[job]
-            self._finished.put((job, played))
-
-    def _next(self) -> list[tuple[_Job, _Played]]:
-        """The next job that ends, or those that are late; empty if there is neither yet."""
-        with self._lock:
-            first = next(iter(self._running), None)
-            until = first.context.deadline + _GRACE if first is not None else time.monotonic() + _GRACE
-        try:
-            return [self._finished.get(timeout=max(0.0, until - time.monotonic()))]
-        except queue.Empty:
-            return self._abandon_late()
-
-    def _abandon_late(self) -> list[tuple[_Job, _Played]]:
-        late = []
-        with self._lock:
-            now = time.monotonic()
-            for job in list(self._running):
-                if job.context.deadline + _GRACE > now:
-                    break
-                job.over = True
-                del self._running[job]
-                late.append((job, _Played(state="failed", error=_LATE)))
-            self.stuck += len(late)
-        if self.stuck > MAX_STUCK * self._workers:
-            raise InfrastructureError(
-                f"{self.stuck} tasks passed their deadline and never came back: the agent or the suite hangs. What is "
-                "finished is kept; run again when that is mended"
-            )
-        for _ in late:
-            self._start_thread()
-        return late

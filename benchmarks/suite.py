@@ -33,6 +33,7 @@ Message = dict[str, Any]
 """A chat message in OpenAI's form."""
 
 State = Literal["completed", "failed", "unresolved"]
+AgentKind = Literal["chat", "env"]
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ class Player(Protocol):
     """
 
     name: str
-    kind: Literal["chat", "env"]
+    kind: AgentKind
     concurrency: int | None
 
     @property
@@ -257,13 +258,15 @@ class Suite(ABC):
         name: in the registry and in results.
         agent_kind: `chat` for suites whose `run` gets a `ChatAgent`; `env` for those that get an `agents.base.Agent`
             that is bound to the environment `env()`.
-        beside: references that are cheap enough to be run along with every agent and shown beside it.
+        references: names that `reference` knows.
+        beside: those cheap enough to be played along with every agent and shown beside it.
         groups: names that `--category` takes for several categories.
         export_formats: formats of `export` besides the general ones.
     """
 
     name: str
-    agent_kind: Literal["chat", "env"] = "chat"
+    agent_kind: AgentKind = "chat"
+    references: tuple[str, ...] = ("gold", "nothing", "random")
     beside: tuple[str, ...] = ("nothing", "gold")
     groups: Mapping[str, Sequence[str]] = {}
     export_formats: tuple[str, ...] = ()
@@ -296,11 +299,7 @@ class Suite(ABC):
 
     @abstractmethod
     def reference(self, name: str, task: SuiteTask, context: TaskContext) -> Any:
-        """A fresh agent of the suite's kind that plays a reference: `gold`, `nothing` or `random`.
-
-        Raises:
-            UnknownNameError: there is no such reference.
-        """
+        """A fresh agent of the suite's kind that plays one of `references`."""
 
     def aggregate(self, attempts: Sequence[Attempt]) -> dict[str, float | None]:
         """Named summary figures over all attempts; None where a part that the name promises was not run.

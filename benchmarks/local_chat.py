@@ -1,0 +1,209 @@
+"""A local model with a LoRA adapter as a chat agent; the turns of several conversations are sampled together.
+
+Imports torch: load it when a local model is asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import queue
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from pathlib import Path
+from typing import Any
+
+from peft import PeftModel
+
+from ..agents.backends import TurnRequest
+from ..agents.backends.local import LocalBackend
+from ..agents.chat_template import ChatTemplate
+from ..agents.policy.adapter import WEIGHTS
+from ..agents.trajectory import SampledTurn
+from ..envs.sgls.parsers import make_parser
+from ..errors import ConfigError, RunError, UsageError
+from ..llm.local import LocalModel, load_local_model
+from .chat_agents import conversation_as_text, read_turn
+from .suite import AgentKind, DeadlineError, Message, SuiteTask, TaskContext
+
+log = logging.getLogger(__name__)
+
+
+class BatchedSampler:
+    """Samples turns for any number of threads, all that are wanted at a time together, in a thread of its own.
+
+    Args:
+        backend: nobody else uses it.
+    """
+
+    def __init__(self, backend: LocalBackend):
+        self._backend = backend
+        self._numbers = itertools.count()
+        self._wanted: queue.SimpleQueue[tuple[TurnRequest, Future[SampledTurn]]] = queue.SimpleQueue()
+        self._open: dict[int, Future[SampledTurn]] = {}
+        backend.begin(lambda: None)
+        threading.Thread(target=self._work, name="toolcredit-sampler", daemon=True).start()
+
+    def sample(
+        self, ids: Sequence[int], stop_ids: frozenset[int], length: int, temperature: float, seed: int
+    ) -> Future:
+        """Ask for a turn of at most `length` tokens after `ids`."""
+        future: Future[SampledTurn] = Future()
+        self._wanted.put((TurnRequest(next(self._numbers), ids, stop_ids, length, temperature, (seed,)), future))
+        return future
+
+    def _work(self) -> None:
+        while True:
+            while len(self._open) < self._backend.slots and (self._open == {} or not self._wanted.empty()):
+                request, future = self._wanted.get()  # waits only if there is nothing to do
+                if future.set_running_or_notify_cancel():
+                    self._open[request.episode] = future
+                    self._backend.submit(request)
+            try:
+                ended = self._backend.advance()
+            except Exception as error:  # noqa: BLE001 - whoever waits must know, and the next ones get a clean start
+                log.warning("sampling failed: %s", error)
+                for future in self._open.values():
+                    future.set_exception(error)
+                self._open.clear()
+                self._backend.begin(lambda: None)
+                continue
+            for episode, turn in ended:
+                self._backend.release(episode)
+                future = self._open.pop(episode)
+                if isinstance(turn, Exception):
+                    future.set_exception(turn)
+                else:
+                    future.set_result(turn)
+
+
+class LocalPlayer:
+    """A local model, greedy by default; calls are read from its text.
+
+    Args:
+        name: for tables.
+        local: the model, any adapter inside.
+        max_tokens: longest turn.
+        temperature: 0 decodes greedily.
+        template: how chats are written, see `ChatTemplate`; a model's own template that rewrites earlier turns is used
+            as it is.
+        parser: the syntax of calls: `hermes`, `llama3`, `mistral`, `pythonic`.
+        slots: conversations sampled together.
+    """
+
+    kind: AgentKind = "chat"
+
+    def __init__(
+        self,
+        name: str,
+        local: LocalModel,
+        *,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        template: str = "auto",
+        parser: str = "hermes",
+        slots: int = 8,
+    ):
+        self.name, self.local = name, local
+        self.concurrency: int | None = slots
+        self.parser = make_parser(parser)
+        self.max_tokens, self.temperature = max_tokens, temperature
+        backend = LocalBackend(local, slots=slots)
+        self.stop_ids = backend.stop_ids
+        self.sampler = BatchedSampler(backend)
+        self._template_name = template
+        self._template = ChatTemplate(local.tokenizer, template, backend.stop_ids)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Model, fingerprint of weights, tokenizer and template, and how turns are sampled."""
+        return {
+            "model": self.local.name,
+            "fingerprint": self.local.fingerprint(),
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "template": self._template_name,
+            "parser": self.parser.name,
+        }
+
+    def start(self, task: SuiteTask, context: TaskContext) -> LocalChat:
+        """An agent for one attempt."""
+        return LocalChat(self, context)
+
+    def prompt(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> tuple[list[int], frozenset[int]]:
+        """Token ids of a conversation, and the tokens that end a turn after it."""
+        shown = conversation_as_text(messages, self.parser)
+        try:
+            renderer_ids = self._template.prompt_ids(shown, tools or None)
+            return renderer_ids, self._template.stop_ids(tools or None)
+        except ConfigError:  # it rewrites earlier turns: no good for training, but the model's own way of reading them
+            own = {self.local.tokenizer.eos_token_id} - {None}
+            return self.local.render(shown, tools=list(tools) or None), self.stop_ids | own
+
+
+class LocalChat:
+    """The assistant of one conversation."""
+
+    def __init__(self, player: LocalPlayer, context: TaskContext):
+        self._player, self._context = player, context
+        self._turns = 0
+
+    def respond(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> Message:
+        """The model's turn.
+
+        Raises:
+            UsageError: the conversation does not fit into the model's context.
+            DeadlineError: the turn would end after the task's deadline.
+        """
+        player = self._player
+        ids, stop_ids = player.prompt(messages, tools)
+        room = player.local.context_length - len(ids)
+        if room < 1:
+            raise UsageError(
+                f"{player.name}: {len(ids)} tokens do not fit into its {player.local.context_length}"
+            )
+        self._turns += 1
+        future = player.sampler.sample(
+            ids, stop_ids, min(player.max_tokens, room), player.temperature, self._context.seed + self._turns
+        )
+        left = self._context.remaining()
+        try:
+            turn = future.result(None if left == float("inf") else left)
+        except FutureTimeoutError:
+            future.cancel()  # if it runs already it goes on to its length limit, for nobody
+            raise DeadlineError("the deadline of the task has passed") from None
+        self._context.spend(player.name, len(ids), len(turn.ids))
+        kept = turn.ids[:-1] if turn.ids[-1] in stop_ids else turn.ids
+        text = player.local.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return read_turn(text, messages, tools, player.parser)
+
+
+def load_model(name: str, adapter: str | os.PathLike | None, dtype: str, device: str) -> LocalModel:
+    """A local model with a LoRA adapter inside.
+
+    Args:
+        name: see `llm.local.load_local_model`.
+        adapter: folder of a peft adapter, or a run folder with one; None for none.
+        dtype: of the model.
+        device: of the model.
+
+    Raises:
+        RunError: there is no adapter in safetensors.
+        UsageError: the adapter is for another model.
+    """
+    local = load_local_model(name, dtype=dtype, device=device)
+    if adapter is None:
+        return local
+    folder = Path(adapter) / "adapter" if (Path(adapter) / "adapter").is_dir() else Path(adapter)
+    if not (folder / WEIGHTS).is_file():
+        raise RunError(f"{adapter} holds no adapter: expected {WEIGHTS} (no other format is read)")
+    try:
+        PeftModel.from_pretrained(local.model, str(folder))  # puts its layers into local.model
+    except Exception as error:  # noqa: BLE001 - peft raises what its reader raises
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        raise UsageError(f"the adapter {folder} cannot be put into {name}: {first}") from None
+    local.model.eval()
+    return local

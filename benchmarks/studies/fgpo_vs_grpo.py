@@ -60,15 +60,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/fgpo_vs_grpo"), help="folder of all runs")
     parser.add_argument("--workers", type=int, default=2, help="training processes at once")
     parser.add_argument("--seeds", type=int, default=3, help=f"seeds per arm, at most {len(SEEDS)}")
-    parser.add_argument("--max-steps", type=int, default=None, help="updates per run; default: the presets'")
     arguments = parser.parse_args()
     out: Path = arguments.out
     RewardTable.build(make_split(ENV_ID, "all"), out / "table.parquet")
 
     sweep = {
-        name: [
-            plan(out / f"sweep-{name}-{i}", name, s, SWEEP_SEED, arguments.max_steps) for i, s in enumerate(settings)
-        ]
+        name: [plan(out / f"sweep-{name}-{i}", name, s | SWEEP_LENGTH, SWEEP_SEED) for i, s in enumerate(settings)]
         for name, settings in SWEEPS.items()
     }
     run([p for pair in zip(*sweep.values(), strict=True) for p in pair], arguments.workers)
@@ -80,7 +77,7 @@ def main() -> None:
     arms["grpo on eq1"] = ("grpo", SWEEPS["grpo"][chosen["grpo"]], {"reward": "eq1"})
     runs = {
         arm: [
-            plan(out / f"{arm.replace(' ', '-')}-seed-{seed}", name, setting, seed, arguments.max_steps, **env)
+            plan(out / f"{arm.replace(' ', '-')}-seed-{seed}", name, setting, seed, **env)
             for seed in SEEDS[: arguments.seeds]
         ]
         for arm, (name, setting, env) in arms.items()
@@ -91,15 +88,12 @@ def main() -> None:
     print(markdown(result))
 
 
-def plan(
-    out: Path, learner: str, setting: Mapping[str, Any], seed: int, max_steps: int | None, **env: Any
-) -> TrainingPlan:
+def plan(out: Path, learner: str, setting: Mapping[str, Any], seed: int, **env: Any) -> TrainingPlan:
     """One run: the laptop preset, a setting over it, one cache of frozen states and one table for the whole study."""
     preset = load_preset(learner, "laptop")
     config = preset["config"]
     trunk = {"policy.trunk_cache": "disk", "policy.trunk_folder": str(out.parent / "trunk")}
-    steps = {} if max_steps is None else {"max_updates": max_steps}
-    for name, value in {**setting, **trunk, **steps, "seed": seed, "policy.seed": seed}.items():
+    for name, value in {**setting, **trunk, "seed": seed, "policy.seed": seed}.items():
         set_dotted(config, name, value)
     kwargs = preset["env"] | {"table": str(out.parent / "table.parquet")} | env
     return TrainingPlan(learner, config, ENV_ID, kwargs, str(out))

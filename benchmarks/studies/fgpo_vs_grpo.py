@@ -41,7 +41,6 @@ SWEEPS: dict[str, tuple[dict[str, Any], ...]] = {
         {"learning_rate": 1e-3, "entropy": 0.1},
         {"learning_rate": 2e-3, "entropy": 0.1},
         {"learning_rate": 2e-3, "entropy": 0.3},
-        {"learning_rate": 4e-3, "entropy": 0.1},
     ),
     "grpo": (
         {"learning_rate": 2e-4, "group_size": 6, "kl": 0.0},
@@ -49,7 +48,6 @@ SWEEPS: dict[str, tuple[dict[str, Any], ...]] = {
         {"learning_rate": 1e-3, "group_size": 12, "kl": 0.0},
         {"learning_rate": 1e-3, "group_size": 6, "kl": 0.02},
         {"learning_rate": 1e-3, "group_size": 12, "kl": 0.1},
-        {"learning_rate": 2e-3, "group_size": 12, "kl": 0.1},
     ),
 }
 

@@ -50,10 +50,8 @@ class Records:
             write_atomic(file, listed)
         elif file.read_bytes() != listed.encode():
             raise RunError(f"{self.folder} was started on other tasks than the suite has now: use another --out")
-        self._files = {
-            name: JsonLines(self.folder / f"{name}.jsonl") for name in ("transcripts", "results", "failures")
-        }
-        self._sessions = JsonLines(self.folder / "sessions.jsonl")
+        kinds = ("transcripts", "results", "failures", "sessions")
+        self._files = {kind: JsonLines(self.folder / f"{kind}.jsonl") for kind in kinds}
 
     def unscored(self) -> dict[Key, dict[str, Any]]:
         """Transcripts without a result, as a kill leaves them."""

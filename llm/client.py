@@ -146,20 +146,20 @@ class ChatClient:
             ConfigError: a parameter that is set elsewhere, or a request that is not plain JSON.
         """
         body = self._body(messages, params)
-        key = self._request_key(body) if self._cache and params.get("temperature") == 0 else None
-        if key is not None and self._cache is not None and (stored := self._cache.get(key)) is not None:
-            self._count(calls=1, cached=1)
-            return Completion.from_dict(stored, cached=True)
         self._count(calls=1)
+        cache, key = (self._cache if params.get("temperature") == 0 else None), self._request_key(body)
+        if cache is not None and (stored := cache.get(key)) is not None:
+            self._count(cached=1)
+            return stored
         here = background()
         try:
             completion = here.run(self._ask(here, body))
         except AttemptError as error:
             self._count(failures=1)
-            raise EndpointError(f"{self.base_url}, model {self.model!r}: {self._harmless(error.reason)}") from None
+            raise EndpointError(f"{self.base_url}, model {self.model!r}: {error.reason}") from None
         self._count_usage(completion)
-        if key is not None and self._cache is not None:
-            self._cache.put(key, completion.to_dict())
+        if cache is not None:
+            cache.put(key, completion)
         return completion
 
     def _body(self, messages: Sequence[dict[str, Any]], params: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +182,8 @@ class ChatClient:
     async def _ask(self, here: Background, body: dict[str, Any]) -> Completion:
         """All attempts of one call, on the event loop."""
         connection = self._connect(here)
-        estimate = len(json.dumps(body)) // 3 + int(body.get("max_tokens") or 0)
+        longest = body.get("max_tokens")
+        estimate = len(json.dumps(body)) // 3 + (longest if isinstance(longest, int) else 0)
         spent, attempt = 0.0, 0
         while True:
             attempt += 1
@@ -194,11 +195,11 @@ class ChatClient:
                         correct(completion.usage.prompt_tokens + completion.usage.completion_tokens)
                     return completion
                 except AttemptError as error:
-                    failure = error
+                    failure = AttemptError(self._harmless(error.reason), error.transient, error.retry_after)
             spent += time.monotonic() - begin
             wait = self._backoff.wait(attempt, failure.retry_after)
             self._give_up_if_hopeless(failure, attempt, spent, wait)
-            log.warning("%s: attempt %d: %s; next in %.1f s", self, attempt, self._harmless(failure.reason), wait)
+            log.info("%s: attempt %d: %s; next in %.1f s", self, attempt, failure.reason, wait)
             await asyncio.sleep(wait)
             spent += wait
 
@@ -248,7 +249,7 @@ class ChatClient:
         if key:
             reason = reason.replace(key, "***")
         line = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
-        return line if len(line) <= 400 else line[:400] + " …"
+        return line if len(line) <= 300 else line[:300] + " …"
 
     def _count(self, **amounts: int) -> None:
         with self._lock:
@@ -274,8 +275,8 @@ class _Connection:
 
 def _check_url(url: str) -> str:
     parts = urlsplit(url)
+    if "@" in url or parts.query or parts.fragment:
+        raise ConfigError("base_url holds credentials or a query: give the bare URL, and the key in the environment")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"base_url={url!r}: expected a URL such as http://localhost:8000/v1")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ConfigError("base_url holds credentials or a query: give the bare URL, and the key in the environment")
     return url.rstrip("/")

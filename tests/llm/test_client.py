@@ -1,11 +1,13 @@
 """The chat client against a real HTTP server that misbehaves in every way it is scripted to."""
 
 import concurrent.futures
+import contextlib
 import json
 import logging
 import multiprocessing
 import pickle
 import random
+import sqlite3
 import time
 
 import pytest
@@ -101,6 +103,13 @@ def test_it_gives_up_after_the_retries(chat_server, fake_chat):
     with pytest.raises(EndpointError, match="HTTP 500.*broken.*gave up after 4 attempts"):
         client.complete(QUESTION)
     assert len(chat_server.requests) == 4
+
+
+def test_a_long_error_page_does_not_hide_the_number_of_attempts(chat_server, fake_chat):
+    chat_server.script(fake_chat.raw("<html>" + "sorry " * 5000, status=502, content_type="text/html"))
+    with pytest.raises(EndpointError, match="HTTP 502 <html>sorry .* …; gave up after 2 attempts") as caught:
+        make_client(chat_server, max_retries=1).complete(QUESTION)
+    assert len(str(caught.value)) < 600
 
 
 def test_nobody_listens(chat_server, fake_chat):
@@ -251,6 +260,7 @@ def test_keys_that_are_missing_or_broken(chat_server, monkeypatch):
         {"base_url": "localhost:8000"},
         {"base_url": "file:///etc/passwd"},
         {"base_url": "http://user:pass@host/v1"},
+        {"base_url": "user:pass@host"},
         {"base_url": "http://host/v1?key=abc"},
         {"timeout": 0},
         {"deadline": float("nan")},
@@ -324,6 +334,16 @@ def test_a_file_that_is_no_cache(chat_server, tmp_path):
     with pytest.raises(ValueError, match="notes.txt cannot be used as a response cache"):
         make_client(chat_server, cache=path).complete(QUESTION, temperature=0)
     assert path.read_text().startswith("these are my notes")
+
+
+def test_a_damaged_cache_entry_says_so(chat_server, tmp_path):
+    path = tmp_path / "cache.sqlite"
+    client = make_client(chat_server, cache=path)
+    client.complete(QUESTION, temperature=0)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE replies SET reply = '{}'")
+    with pytest.raises(ValueError, match="cannot be used as a response cache"):
+        client.complete(QUESTION, temperature=0)
 
 
 def test_a_client_survives_pickling(chat_server, tmp_path):

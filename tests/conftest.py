@@ -61,6 +61,18 @@ def bfcl_v3_path() -> Path:
 
 
 @pytest.fixture(scope="session")
+def tau2_source() -> object:
+    """The `Source` of the installed τ²-bench asset; the test is skipped where it, or a package it needs, is missing."""
+    if not assets.is_installed("tau2"):
+        pytest.skip("the asset is not installed; run: toolcredit data install tau2")
+    for name in ("addict", "docstring_parser", "toml"):
+        pytest.importorskip(name, reason="run: pip install 'toolcredit[tau2-light]'")
+    from toolcredit.benchmarks.tau2.package import find_source
+
+    return find_source()
+
+
+@pytest.fixture(scope="session")
 def subset_bandit() -> type:
     """The class `SubsetBandit` of `tests/fakes/subset_bandit.py`."""
     return _load_fake("subset_bandit").SubsetBandit

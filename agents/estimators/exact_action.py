@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@requires("segment", "choices", calls="guard", gold_calls="guard", components=("tool", "summary"))
+@requires("segment", "choices", omitted="guard", components=("tool", "summary"))
 def slca_exact(
     group: Group,
     *,

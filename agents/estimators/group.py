@@ -69,8 +69,7 @@ class Group:
         anchors: G sequences (S_i,) of hashable keys of what the policy saw before each step: equal keys, equal states.
         values: G arrays (S_i,), the value before each step: expected reward of the whole episode, see `values`.
         cut_values: G arrays, the value before each of `values.cut_points`.
-        calls: (G,) int, tool calls made.
-        gold_calls: tool calls of the gold solution.
+        omitted: (G,) bool, which rollouts call nothing although the gold solution does.
         choices: choice points of all members.
 
     Raises:
@@ -86,14 +85,16 @@ class Group:
     anchors: Sequence[Sequence[Hashable]] | None = None
     values: Sequence[np.ndarray] | None = None
     cut_values: Sequence[np.ndarray] | None = None
-    calls: np.ndarray | None = None
-    gold_calls: int | None = None
+    omitted: np.ndarray | None = None
     choices: Sequence[ChoicePoint] | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         set_field(self, "rewards", {name: _numbers(values) for name, values in self.rewards.items()})
+        by_step = {name: [_numbers(steps) for steps in own] for name, own in self.step_rewards.items()}
+        set_field(self, "step_rewards", by_step)
         set_field(self, "trainable", [np.asarray(mask, bool) for mask in self.trainable])
+        set_field(self, "omitted", None if self.omitted is None else np.asarray(self.omitted, bool))
         for name, dtype in (("step", int), ("segment", int), ("logprobs", float)):
             if getattr(self, name) is not None:
                 set_field(self, name, [np.asarray(array, dtype) for array in getattr(self, name)])
@@ -107,18 +108,17 @@ class Group:
     def from_trajectories(cls, trajectories: Sequence[Any], **further: Any) -> Group:
         """The group of some `Trajectory` objects; `further` fields are added or replace what they say.
 
-        `total` is the sum of a rollout's step rewards if the environment scores no component of that name. Calls are
-        counted as turns that hold one.
+        What the environment's steps returned are the step rewards of `total`; the reward component `omitted`, if the
+        environment scores it, is the field of that name.
         """
         names = {name for t in trajectories for name in t.rewards}
         rewards = {name: [t.rewards.get(name) for t in trajectories] for name in sorted(names)}
-        rewards.setdefault("total", [t.episode_reward for t in trajectories])
         arrays = ("trainable", "step", "segment", "logprobs")
-        fields = {name: [getattr(t, name) for t in trajectories] for name in arrays}
-        steps = [np.array([turn.reward for turn in t.turns]) for t in trajectories]
-        calls = np.array([sum(turn.calls for turn in t.turns) for t in trajectories])
-        known = {"rewards": rewards, **fields, "step_rewards": {"total": steps}, "calls": calls}
-        return cls(**{**known, **further})
+        known: dict[str, Any] = {name: [getattr(t, name) for t in trajectories] for name in arrays}
+        known["step_rewards"] = {"total": [[turn.reward for turn in t.turns] for t in trajectories]}
+        if "omitted" in rewards:
+            known["omitted"] = [bool(value) for value in rewards["omitted"]]
+        return cls(**{"rewards": rewards, **known, **further})
 
     @property
     def size(self) -> int:
@@ -156,7 +156,7 @@ class Group:
                 f"the reward component {component!r} is not known step by step, only {_listed(self.step_rewards)}: add "
                 "it to step_rewards, or state with Group.at_last_step that all of it is earned at the end"
             )
-        return [np.asarray(steps, np.float64) for steps in self.step_rewards[component]]
+        return list(self.step_rewards[component])
 
     def at_last_step(self, component: str, segment: Segment | None = None) -> Group:
         """The same group, all of a component earned in the last step of a segment (of the rollout if it has none)."""
@@ -302,7 +302,7 @@ def _check_shapes(group: Group) -> None:
         if arrays is not None and [len(array) for array in arrays] != lengths:
             raise UsageError(f"{name} has lengths {[len(array) for array in arrays]}, but trainable {lengths}")
     whole = {**group.rewards, **group.step_rewards}
-    whole |= {name: getattr(group, name) for name in ("anchors", "values", "cut_values", "calls")}
+    whole |= {name: getattr(group, name) for name in ("anchors", "values", "cut_values", "omitted")}
     for name, values in whole.items():
         if values is not None and len(values) != group.size:
             raise UsageError(f"{name} has {len(values)} members, but the group {group.size}")

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...errors import ConfigError
+from ...rewards.hierr import OMISSION_PENALTY
 from ..trajectory import Segment
 from .group import Advantages, Group, add, normalise
 from .requirements import requires
-
-GUARDED_SUMMARY = -0.5
-"""Summary reward of a rollout that calls nothing although the gold does (arXiv 2609.29050)."""
 
 Schedule = float | Sequence[Sequence[float]]
 """A constant, or points (progress, value) between which it is interpolated; progress runs from 0 to 1."""
@@ -34,17 +32,17 @@ def at(schedule: Schedule, progress: float) -> float:
 def guarded(group: Group, tool: str, summary: str, guard: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Tool and summary rewards, (G,) each, under the omission guard (arXiv 2609.29050).
 
-    Where the gold has calls and a rollout has none: R_tool := 0 and R_sum := −0.5. It overrides, also what was not
-    scored; it does not subtract.
+    Where a rollout omitted the calls that the gold has: R_tool := 0 and R_sum := −0.5. It overrides, also what was not
+    scored; it does not subtract. Rewards that were guarded already, as HierR's are, stay as they are.
     """
     r_tool, r_sum = group.reward(tool), group.reward(summary)
     if not guard:
         return r_tool, r_sum
-    missed = (np.asarray(group.given("calls")) == 0) & bool(group.given("gold_calls"))
-    return np.where(missed, 0.0, r_tool), np.where(missed, GUARDED_SUMMARY, r_sum)
+    omitted = group.given("omitted")
+    return np.where(omitted, 0.0, r_tool), np.where(omitted, OMISSION_PENALTY, r_sum)
 
 
-@requires("segment", calls="guard", gold_calls="guard", components=("tool", "summary"))
+@requires("segment", omitted="guard", components=("tool", "summary"))
 def slca(
     group: Group,
     *,
@@ -127,7 +125,7 @@ def toolpo(
     group: Group,
     *,
     outcome: str = "summary",
-    action: str = "matched",
+    action: str = "name",
     weight: float = 1.0,
     scale: bool = True,
     baseline: str = "mean",
@@ -140,7 +138,8 @@ def toolpo(
     Args:
         group: G rollouts.
         outcome: component that scores the end.
-        action: component that scores the calls: matched calls / gold calls in the comparison of arXiv 2609.29050.
+        action: component that scores the calls. The comparison of arXiv 2609.29050 takes matched calls / gold calls;
+            of HierR's components the F1 of the tool names is nearest.
         weight: of the second term.
         scale: divide by σ, unbiased, ε = 1e-6.
         baseline: `mean` or `leave_one_out`.

@@ -47,8 +47,7 @@ def gigpo(
     "segment",
     "step",
     "anchors",
-    calls="guard",
-    gold_calls="guard",
+    omitted="guard",
     components=("tool", "summary"),
     step_components=("tool",),
 )

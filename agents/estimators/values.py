@@ -46,10 +46,10 @@ def carl(group: Group, *, reward: str = "total") -> Advantages:
 
 @requires("logprobs", "cut_values", components=("reward",))
 def spo_chain(group: Group, *, reward: str = "total", every: int = 5, threshold: float = 0.9) -> Advantages:
-    """SPO-chain: V(next cut) − V(cut) on the uncertain tokens between two cuts, R − V(cut) at the end (2505.23564).
+    """SPO-chain: V(next cut) − V(cut) on the tokens between two cuts, R − V(cut) after the last (arXiv 2505.23564).
 
-    Only tokens with a probability below `threshold` get it. Biased: whether a cut stands before a token depends on that
-    token's own probability, so the value there is no function of the past alone.
+    Only uncertain tokens, those with a probability below `threshold`, get it. Biased: whether a cut stands before a
+    token depends on that token's own probability, so the value there is no function of the past alone.
 
     Args:
         group: G rollouts; `cut_values` holds the value before each of `cut_points`.
@@ -72,7 +72,7 @@ def spo_chain(group: Group, *, reward: str = "total", every: int = 5, threshold:
 
 
 def cut_points(logprobs: np.ndarray, trainable: np.ndarray, every: int = 5, threshold: float = 0.9) -> np.ndarray:
-    """Where SPO-chain needs a value: before the first token, and before every `every`-th uncertain one (2505.23564).
+    """Where SPO-chain needs a value: before the first token, and before every `every`-th uncertain one.
 
     Args:
         logprobs: (T,) log-probabilities when sampled.

@@ -45,14 +45,14 @@ class Rollout:
         decisions: the policy's tokens in order.
         rewards: by component; None if it is not scored.
         step_rewards: by component, one per step.
-        calls: tool calls made.
+        omitted: whether it calls nothing although it should.
         chance: probability that the environment does its part, given the decisions.
     """
 
     decisions: tuple[Decision, ...]
     rewards: Mapping[str, float | None]
     step_rewards: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    calls: int = 0
+    omitted: bool = False
     chance: float = 1.0
 
 
@@ -62,7 +62,6 @@ class Enumeration:
     Args:
         rollouts: all rollouts of the task.
         logits: for each state the logit of each action.
-        gold_calls: tool calls of the gold solution.
 
     Attributes:
         rows: for each state the slice of its logits in the vector of all P; `actions` has their names.
@@ -75,8 +74,8 @@ class Enumeration:
         UsageError: a decision is not in the table, or the probabilities do not sum to 1: rollouts are missing.
     """
 
-    def __init__(self, rollouts: Sequence[Rollout], logits: Mapping[str, Mapping[str, float]], gold_calls: int = 1):
-        self.rollouts, self.gold_calls = tuple(rollouts), gold_calls
+    def __init__(self, rollouts: Sequence[Rollout], logits: Mapping[str, Mapping[str, float]]):
+        self.rollouts = tuple(rollouts)
         self.actions = {state: list(row) for state, row in logits.items()}
         ends = np.cumsum([len(row) for row in logits.values()]).tolist()
         self.rows = {s: slice(end - len(row), end) for (s, row), end in zip(logits.items(), ends, strict=True)}
@@ -89,6 +88,7 @@ class Enumeration:
         self.logprobs = [np.array([0.0 if d is None else self.log_probability(d) for d in own]) for own in tokens]
         self.scores = [np.array([self._score(d) for d in own]) for own in tokens]
         self._members: dict[tuple, dict[str, Any]] = {}
+        self._groups: dict[tuple, Group] = {}
         self.probabilities = np.exp([own.sum() for own in self.logprobs]) * [r.chance for r in self.rollouts]
         if abs(self.probabilities.sum() - 1) > 1e-9:
             raise UsageError(f"the rollouts have probability {self.probabilities.sum():g} in all, expected 1: list all")
@@ -97,7 +97,7 @@ class Enumeration:
         """The same task under other logits, (P,)."""
         values = iter(np.asarray(theta, np.float64).tolist())
         logits = {state: {action: next(values) for action in row} for state, row in self.actions.items()}
-        return Enumeration(self.rollouts, logits, self.gold_calls)
+        return Enumeration(self.rollouts, logits)
 
     def reward(self, component: str) -> np.ndarray:
         """(N,) rewards; NaN where a rollout is not scored."""
@@ -158,12 +158,15 @@ class Enumeration:
             component: whose exact values the group brings.
             cuts: (every, threshold) of SPO-chain, for `cut_values`; None: no such values.
         """
-        chosen = [self._member(i, component, cuts) for i in indices]
-        keys = [name for name in chosen[0] if name not in ("rewards", "step_rewards")]
-        fields: dict[str, Any] = {name: [member[name] for member in chosen] for name in keys}
-        for name in ("rewards", "step_rewards"):
-            fields[name] = {c: [member[name][c] for member in chosen] for c in chosen[0][name]}
-        return Group(**fields, gold_calls=self.gold_calls)
+        key = (tuple(indices), component, cuts)
+        if key not in self._groups:
+            chosen = [self._member(i, component, cuts) for i in indices]
+            keys = [name for name in chosen[0] if name not in ("rewards", "step_rewards")]
+            fields: dict[str, Any] = {name: [member[name] for member in chosen] for name in keys}
+            for name in ("rewards", "step_rewards"):
+                fields[name] = {c: [member[name][c] for member in chosen] for c in chosen[0][name]}
+            self._groups[key] = Group(**fields)
+        return self._groups[key]
 
     def log_probability(self, decision: Decision) -> float:
         """Log π(action | state)."""
@@ -194,7 +197,7 @@ class Enumeration:
         rollout = self.rollouts[i]
         arrays = {name: getattr(self, name)[i] for name in ("trainable", "step", "segment", "logprobs")}
         first = {d.step: d.state for d in reversed(rollout.decisions)}
-        member = {**arrays, "rewards": rollout.rewards, "calls": rollout.calls}
+        member = {**arrays, "rewards": rollout.rewards, "omitted": rollout.omitted}
         member["step_rewards"] = rollout.step_rewards
         member["anchors"] = [first[k] for k in sorted(first)]
         member["values"] = self.values(component, i)

@@ -13,7 +13,7 @@ from ..estimators.group import normalise
 from ..trajectory import Segment
 from .enumeration import Enumeration
 from .moments import AGGREGATIONS, Choices, Moments, moments
-from .tasks import may_abstain, stop_or_continue, two_steps, two_turn
+from .tasks import WORDS, may_abstain, stop_or_continue, two_steps, two_turn
 
 UNSCALED = {"scale": False, "baseline": "leave_one_out"}
 CUTS = (1, 0.6)  # these policies are nowhere as sure as a language model: 0.9 would leave no token out
@@ -120,7 +120,7 @@ def tables() -> str:
         "### How the loss adds up tokens: `rloo` on `may_abstain`, G = 3",
         aggregation_table(may_abstain(), 3),
         "### Exact-action SLCA against SLCA at equal numbers of scored continuations: `two_turn`",
-        variance_table(two_turn(), (2, 3, 4)),
+        variance_table((2, 3, 4, 8)),
         "### The trap of normalising turn by turn: `stop_or_continue`, G = 4",
         trap_table(4),
     ]
@@ -148,18 +148,31 @@ def aggregation_table(task: Enumeration, size: int) -> str:
     return _markdown(["aggregation", "cosine, total", "norm, total"], lines)
 
 
-def variance_table(task: Enumeration, sizes: Sequence[int]) -> str:
-    """Variance of exact-action SLCA in branch mode, and of SLCA with as many scored continuations."""
+def variance_table(sizes: Iterable[int]) -> str:
+    """Variance of exact-action SLCA in branch mode, and of SLCA with as many scored continuations, on `two_turn`."""
+    task = two_turn()
     tool = tool_parameters(task)
     lines = []
     for size in sizes:
-        exact = Row("slca_exact", UNSCALED, choices="branch").moments(task, size)
-        sampled = slca_variances(task, exact.continuations)
-        parts = [(exact.variances.sum(), sampled.sum()), (exact.variances[tool].sum(), sampled[tool].sum())]
+        exact, continuations = exact_variances(size)
+        sampled = slca_variances(task, continuations)
+        parts = [(exact.sum(), sampled.sum()), (exact[tool].sum(), sampled[tool].sum())]
         figures = [text for a, b in parts for text in (f"{a:.4f}", f"{b:.4f}", f"{a / b:.2f}")]
-        lines.append([str(size), f"{exact.continuations:.2f}", *figures])
+        lines.append([str(size), f"{continuations:.2f}", *figures])
     head = ["G", "continuations", "exact, all", "SLCA, all", "ratio", "exact, tool", "SLCA, tool", "ratio"]
     return _markdown(head, lines)
+
+
+def exact_variances(size: int) -> tuple[np.ndarray, float]:
+    """(P,) variances of exact-action SLCA in branch mode on `two_turn`, and its scored continuations per group.
+
+    Its summary tokens are SLCA's. So the tool's part is enumerated with a single word to report, which is much less.
+    """
+    task, short = two_turn(), two_turn(words=WORDS[:1])
+    tools = Row("slca_exact", UNSCALED, choices="branch").moments(short, size)
+    variances = slca_variances(task, size)
+    variances[tool_parameters(task)] = tools.variances[tool_parameters(short)]
+    return variances, tools.continuations
 
 
 def slca_variances(task: Enumeration, size: float) -> np.ndarray:

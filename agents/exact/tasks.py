@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from ..estimators.segments import GUARDED_SUMMARY
+from ...rewards.hierr import OMISSION_PENALTY
 from ..trajectory import Segment
 from .enumeration import Decision, Enumeration, Rollout
 
@@ -18,6 +18,7 @@ CALLS = {
     ("browse", "exact"): (0.1, "error"),
     ("browse", "vague"): (0.1, "error"),
 }
+WORDS = ("faithful", "invented")
 #: summary score of a report, by what the tool answered
 REPORTS = {
     "found": {"faithful": 1.0, "invented": 0.25},
@@ -36,9 +37,10 @@ LOGITS: Mapping[str, Mapping[str, float]] = {
 }
 
 
-def two_turn() -> Enumeration:
-    """Turn 1: a tool's name, its argument. Turn 2: a report on the answer. 12 rollouts."""
-    return Enumeration([_called(*choice) for choice in itertools.product(CALLS, ("faithful", "invented"))], LOGITS)
+def two_turn(words: Sequence[str] = WORDS) -> Enumeration:
+    """Turn 1: a tool's name, its argument. Turn 2: a report on the answer. 12 rollouts; 6 with one of the words."""
+    logits = {s: {a: logit for a, logit in row.items() if s not in REPORTS or a in words} for s, row in LOGITS.items()}
+    return Enumeration([_called(*choice) for choice in itertools.product(CALLS, words)], logits)
 
 
 def may_abstain() -> Enumeration:
@@ -46,12 +48,12 @@ def may_abstain() -> Enumeration:
 
     `guarded` is the summary score under the omission guard.
     """
-    rollouts = [_called(*choice, first=True) for choice in itertools.product(CALLS, ("faithful", "invented"))]
+    rollouts = [_called(*choice, first=True) for choice in itertools.product(CALLS, WORDS)]
     for word, score in REPORTS["nothing"].items():
         decisions = (Decision("start", "answer", Segment.SUMMARY, 0), Decision("nothing", word, Segment.SUMMARY, 0))
-        rewards = {"process": 0.0, "summary": score, "guarded": GUARDED_SUMMARY, "total": GUARDED_SUMMARY}
-        steps = {"process": (0.0,), "total": (GUARDED_SUMMARY,)}
-        rollouts.append(Rollout(decisions, rewards, steps, calls=0))
+        rewards = {"process": 0.0, "summary": score, "guarded": OMISSION_PENALTY, "total": OMISSION_PENALTY}
+        steps = {"process": (0.0,), "total": (OMISSION_PENALTY,)}
+        rollouts.append(Rollout(decisions, rewards, steps, omitted=True))
     choice = {"start": {"call": 0.4, "answer": 0.0}, "nothing": {"faithful": 0.3, "invented": 0.0}}
     return Enumeration(rollouts, {**choice, **LOGITS})
 
@@ -75,13 +77,13 @@ def two_steps() -> Enumeration:
         decisions = (
             Decision("start", first, Segment.TOOL, 0),
             Decision(seen, second, Segment.TOOL, 1),
-            Decision(end, ("faithful", "invented")[word], Segment.SUMMARY, 2),
+            Decision(end, WORDS[word], Segment.SUMMARY, 2),
         )
         steps = (first_scores[first], second_scores[seen, second])
         rewards = {"process": sum(steps), "summary": worth[end][word], "total": sum(steps) + worth[end][word]}
         by_step = {"process": (*steps, 0.0), "total": (*steps, worth[end][word])}
-        rollouts.append(Rollout(decisions, rewards, by_step, calls=2, chance=works[first, seen]))
-    return Enumeration(rollouts, logits, gold_calls=2)
+        rollouts.append(Rollout(decisions, rewards, by_step, chance=works[first, seen]))
+    return Enumeration(rollouts, logits)
 
 
 def stop_or_continue(stop: float, first: float, second: float, logit: float = 0.3) -> Enumeration:
@@ -103,4 +105,4 @@ def _called(call: tuple[str, str], word: str, *, first: bool = False) -> Rollout
     summary = REPORTS[answer][word]
     rewards = {"process": process, "summary": summary, "guarded": summary, "total": process + summary}
     steps = {"process": (process, 0.0), "total": (process, summary)}
-    return Rollout((*decisions, Decision(answer, word, Segment.SUMMARY, 1)), rewards, steps, calls=1)
+    return Rollout((*decisions, Decision(answer, word, Segment.SUMMARY, 1)), rewards, steps)

@@ -14,7 +14,7 @@ from typing import Any
 from .calls import Call
 from .convert import offered_name
 from .data import Doc, Entry
-from .pythonic import literal, parse_python
+from .pythonic import is_expression, literal, parse_python
 from .replies import to_message
 
 Message = dict[str, Any]
@@ -129,13 +129,13 @@ def as_text(entry: Entry, calls: Sequence[Call]) -> str:
     language = entry.kind.language
     if language == "python":
         return f"[{', '.join(call.source() for call in calls)}]"
+    return f"[{', '.join(_foreign_source(call, _schemas(entry, call.name)) for call in calls)}]"
+
+
+def _foreign_source(call: Call, schemas: dict[str, Any]) -> str:
+    """A Java or JavaScript call; what is meant as a string is quoted."""
     written = []
-    for call in calls:
-        schemas = _schemas(entry, call.name)
-        texts = {"String", "any", "char"}
-        values = {
-            key: f'"{value}"' if schemas.get(key, {}).get("type") in texts and '"' not in value else value
-            for key, value in call.arguments.items()
-        }
-        written.append(f"{call.name}({', '.join(f'{key}={value}' for key, value in values.items())})")
-    return f"[{', '.join(written)}]"
+    for key, value in call.arguments.items():
+        is_text = schemas.get(key, {}).get("type") in ("String", "any", "char") and '"' not in value
+        written.append(f"{key}=" + (f'"{value}"' if is_text or not is_expression(value) else value))
+    return f"{call.name}({', '.join(written)})"

@@ -232,13 +232,17 @@ def _end_of_value(text: str, start: int) -> tuple[int, bool]:
 
 
 def _foreign_value(text: str) -> str:
-    """A value's text without the quotes of a string.
-
-    Raises:
-        NotCalls: it cannot be an expression, because it is empty, ends in an operator, or lacks one between two words.
-    """
+    """A value's text without the quotes of a string."""
     if _STRING.fullmatch(text):
         return text[1:-1]
-    if not text or _NO_EXPRESSION.search(_STRING.sub("''", text)):
+    if not is_expression(text):
         raise NotCalls(f"{text[:60]!r} is no expression; a string needs quotes")
     return text
+
+
+def is_expression(text: str) -> bool:
+    """Whether a text may be a Java or JavaScript expression.
+
+    It is none if it is empty, ends in an operator, lacks one between two words, or holds a sign that none has.
+    """
+    return bool(text) and not _NO_EXPRESSION.search(_STRING.sub("''", text))

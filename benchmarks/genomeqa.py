@@ -51,6 +51,7 @@ class GenomeQA(Suite):
     """
 
     name = "genomeqa"
+    beside = ("nothing", "random", "gold")
 
     def __init__(
         self,

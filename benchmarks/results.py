@@ -11,23 +11,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..errors import RunError, ToolcreditError
 from ..runs import RunFolder, read_jsonl
+from .intervals import aggregate_intervals, aggregates, mean_with_interval
 from .records import read_attempts, read_usage
-from .stats import bootstrap_mean, wilson
 from .suite import Attempt, Suite, make_suite
 
 RESULT = "result.json"
-_DRAWS = 2_000
-_AGGREGATE_DRAWS = 300
 
 
 def summarise(attempts: Sequence[Attempt], suite: Suite) -> dict[str, Any]:
@@ -38,14 +32,13 @@ def summarise(attempts: Sequence[Attempt], suite: Suite) -> dict[str, Any]:
         (`mean`, `ci`, `n`); `aggregates` and `aggregate_ci` by name; `failures`, a list.
     """
     categories = {name: [a for a in attempts if a.task.category == name] for name in _categories(attempts)}
-    values = _aggregates(attempts, suite)
     return {
         "n": len(attempts),
         "tasks": len({attempt.task.id for attempt in attempts}),
         **{state: sum(a.state == state for a in attempts) for state in ("completed", "failed", "unresolved")},
         "categories": {name: _figures(part) for name, part in categories.items()},
-        "aggregates": values,
-        "aggregate_ci": _aggregate_intervals(list(categories.values()), suite, values),
+        "aggregates": aggregates(attempts, suite),
+        "aggregate_ci": aggregate_intervals([attempts], suite),
         "failures": [
             {"task": a.task.id, "trial": a.trial, "category": a.task.category, "state": a.state, "error": a.error}
             for a in attempts
@@ -127,68 +120,6 @@ def _figures(attempts: Sequence[Attempt]) -> dict[str, Any]:
         known = [(value, a.task.id) for a in attempts if (value := a.metric(name)) is not None]
         metrics[name] = mean_with_interval([value for value, _ in known], [task for _, task in known])
     return {"n": len(attempts), "score": score["mean"], "ci": score["ci"], "metrics": metrics}
-
-
-def mean_with_interval(values: Sequence[float], tasks: Sequence[str]) -> dict[str, Any]:
-    """`{"mean", "ci", "n"}` of values, one per attempt.
-
-    Args:
-        values: (n,) float.
-        tasks: (n,) the task of each.
-    """
-    n = len(values)
-    if len(set(tasks)) == n and all(value in (0, 1) for value in values):
-        return {"mean": sum(values) / n, "ci": list(wilson(sum(values), n)), "n": n}
-    mean, low, high = bootstrap_mean(values, tasks, draws=_DRAWS)
-    return {"mean": mean, "ci": [low, high], "n": n}
-
-
-def _aggregates(attempts: Sequence[Attempt], suite: Suite) -> dict[str, float | None]:
-    micro = sum(attempt.success for attempt in attempts) / len(attempts)
-    return {**suite.aggregate(attempts), "micro": micro}
-
-
-def _aggregate_intervals(
-    categories: Sequence[Sequence[Attempt]], suite: Suite, values: dict[str, float | None]
-) -> dict[str, list[float] | None]:
-    """Percentile intervals of all aggregates; None where a value is None, or one task alone tells nothing of spread."""
-    if sum(len(_by_task(part)) for part in categories) < 2:
-        return dict.fromkeys(values)
-    rng = np.random.default_rng(0)
-    strata = [_Resampler(_by_task(part)) for part in categories]
-    draws = [_aggregates([a for s in strata for a in s.draw(rng)], suite) for _ in range(_AGGREGATE_DRAWS)]
-    intervals: dict[str, list[float] | None] = {}
-    for name, value in values.items():
-        drawn = [d for draw in draws if (d := draw.get(name)) is not None]
-        known = value is not None and drawn
-        intervals[name] = [float(q) for q in np.quantile(drawn, [0.025, 0.975])] if known else None
-    return intervals
-
-
-def _by_task(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
-    tasks: dict[str, list[Attempt]] = {}
-    for attempt in attempts:
-        tasks.setdefault(attempt.task.id, []).append(attempt)
-    return list(tasks.values())
-
-
-class _Resampler:
-    """Draws tasks with replacement; a task drawn again gets another id, so that it is not taken for more trials."""
-
-    def __init__(self, tasks: Sequence[Sequence[Attempt]]):
-        self._copies: list[list[list[Attempt]]] = [[list(attempts)] for attempts in tasks]
-
-    def draw(self, rng: np.random.Generator) -> list[Attempt]:
-        drawn: list[Attempt] = []
-        for index, count in Counter(rng.integers(len(self._copies), size=len(self._copies)).tolist()).items():
-            copies = self._copies[index]
-            while len(copies) < count:
-                first = copies[0][0].task
-                task = replace(first, id=f"{first.id}#{len(copies)}")
-                copies.append([replace(attempt, task=task) for attempt in copies[0]])
-            for copy in copies[:count]:
-                drawn += copy
-        return drawn
 
 
 def usable_suite(config: dict[str, Any]) -> Suite | None:

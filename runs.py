@@ -111,6 +111,8 @@ def read_jsonl(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
                 raise RunError(
                     f"{path}, line {number}: not JSON ({error}); restore the file or remove the line"
                 ) from None
+            if not isinstance(record, dict):
+                raise RunError(f"{path}, line {number}: expected a JSON object, got {type(record).__name__}")
             yield record
 
 
@@ -123,12 +125,19 @@ class RunFolder:
         resume: go on with what the folder holds; without it a folder that holds a run is refused.
 
     Raises:
-        RunError: the folder holds another run (no `resume`), or one with another configuration.
+        RunError: the folder holds another run (no `resume`), or one with another configuration, or `config` is not
+            plain JSON.
     """
 
     def __init__(self, path: str | os.PathLike, config: dict[str, Any], resume: bool = False):
         self.path = Path(path)
-        self.config = json.loads(json.dumps(config))
+        try:
+            self.config = json.loads(json.dumps(config, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise RunError(
+                f"the configuration of {self.path} is not plain JSON ({error}): give names or import paths instead of "
+                "objects, or train without a run folder"
+            ) from None
         stored = self.load_config(self.path) if (self.path / "config.json").exists() else None
         if stored is not None and not resume:
             raise RunError(

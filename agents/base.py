@@ -224,7 +224,7 @@ def import_object(path: str) -> Any:
         UsageError: the path has no colon, or the module or the name does not exist.
     """
     module, colon, name = path.partition(":")
-    if not colon or not module or not name:
+    if not colon or not module or not name or module.startswith("."):
         raise UsageError(f"{path!r} is no import path: expected package.module:name")
     try:
         found: Any = importlib.import_module(module)

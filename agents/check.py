@@ -24,7 +24,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
-from ..errors import CheckError, UsageError
+from ..errors import CheckError, InfrastructureError, UsageError
 from ..runs import RunFolder
 from .base import Agent, Learner, TrainingReport, is_run_folder
 
@@ -49,6 +49,7 @@ def check_agent(agent: Agent, env: gym.Env, *, seed: int = 0, learn: bool = Fals
     Raises:
         CheckError: the first rule that is broken, with the fix.
         UsageError: the agent's `bind` refuses this environment.
+        InfrastructureError: an endpoint that the agent asks is down, so that it cannot be checked.
     """
     check_class(agent)
     check_signatures(agent)
@@ -303,6 +304,8 @@ def _act_on(agent: Agent, decisions: list[Decision], seed: int) -> list[Any]:
 def _act(agent: Agent, observation: Any, info: dict[str, Any]) -> Any:
     try:
         return agent.act(observation, info)
+    except InfrastructureError:
+        raise  # an endpoint that is down says nothing about the agent
     except Exception as error:
         _broken(agent, f"raised {error!r} in `act`", "answer every observation of an episode with an action", error)
 

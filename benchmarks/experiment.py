@@ -90,6 +90,8 @@ class TrainingPlan:
             return cls(stored["agent"], stored["config"], stored["env"]["id"], kwargs, str(folder))
         except KeyError as error:
             raise RunError(f"{folder}/config.json lacks {error}: it is no training run") from None
+        except (TypeError, AttributeError):
+            raise RunError(f"{folder}/config.json is not what a training run writes") from None
 
 
 def default_preset(model: str) -> str:
@@ -126,8 +128,8 @@ def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback
         training["dead_groups"] = dead_group_curve(p_gen, rewards, GROUP_SIZES)
     evaluation = evaluate(held_out, {plan.agent: learner})
     records = [json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in evaluation.records[plan.agent]]
-    write_atomic(Path(plan.out) / HELD_OUT, "".join(records))
     write_json(Path(plan.out) / TRAINING, training)
+    write_atomic(Path(plan.out) / HELD_OUT, "".join(records))  # last: it says that the run has finished
     return report
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from .. import __version__
 from ..agents.base import Agent
 from ..agents.dead_groups import dead_group_curve
+from ..envs.make import env_parameters
 from ..envs.table import RewardTable
 from ..errors import RunError
 from ..runs import read_jsonl, write_json
@@ -69,7 +70,8 @@ def _by_size(training: Mapping[str, Any]) -> dict[int, float]:
 
 def _examples(plan: TrainingPlan, split: str, evaluation: Evaluation) -> list[Example]:
     """Rescued and broken questions of every learner, with evidence: the tools run again, a table keeps no text."""
-    env = plan.env(split, table=None)
+    without_table = {"table": None} if "table" in env_parameters(plan.env_id) else {}
+    env = plan.env(split, **without_table)
     own = [name for name in evaluation.records if name not in REFERENCES]
     return [example for name in own for example in examples(env, evaluation, name)]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from ..agents.base import Agent, agent_class, is_run_folder
+from ..agents.base import Agent, is_run_folder
 from ..agents.check import check_agent
 from ..envs.make import make_env
-from ..errors import CheckError, UsageError
+from ..errors import CheckError
 from ..runs import RunFolder
 from . import options
-from .evaluate import load_run
+from .evaluate import load_run, new_agent
 
 
 def check(
@@ -43,8 +43,4 @@ def make_agent(spec: str) -> Agent:
     """
     if is_run_folder(spec):
         return load_run(str(RunFolder.load_config(spec).get("agent")), spec)
-    cls = agent_class(spec)
-    try:
-        return cls()
-    except TypeError as error:
-        raise UsageError(f"{spec} cannot be made without arguments ({error}): give them all defaults") from None
+    return new_agent(spec)

@@ -15,12 +15,19 @@ app = typer.Typer(no_args_is_help=True, help="Install and find assets: model wei
 
 
 @app.command()
-def install(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Assets to install.")]) -> None:
+def install(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Assets to install.")], as_json: bool = JSON
+) -> None:
     """Download, check and prepare assets; what is installed already is left alone."""
     for name in names:
         assets.asset(name)  # refuse a wrong name before the first long download
+    folders = {}
     for name in names:
-        typer.echo(f"{name}: {assets.install(name)}")
+        folders[name] = str(assets.install(name))
+        if not as_json:
+            typer.echo(f"{name}: {folders[name]}")
+    if as_json:
+        print_json([{"name": name, "path": folder} for name, folder in folders.items()])
 
 
 @app.command("list")

@@ -10,8 +10,8 @@ import typer
 from ..agents.base import Agent, Learner, agent_class, is_run_folder
 from ..benchmarks.experiment import TrainingPlan
 from ..benchmarks.held_out import evaluate_agent, print_result
-from ..envs.make import make_split
-from ..errors import RunError
+from ..envs.make import env_parameters, make_split
+from ..errors import RunError, UsageError
 from . import options
 
 
@@ -40,12 +40,27 @@ def evaluate_run(
     elif Path(agent).is_dir():
         raise RunError(f"{agent} is not a run folder: it has no config.json")
     else:
-        name, env_id, kwargs, loaded = agent, env or "GenomeToolSubset-v0", {}, agent_class(agent)()
-    result = evaluate_agent(make_split(env_id, split, **kwargs | {"reward": "eq1"} | given), name, loaded)
+        name, env_id, kwargs, loaded = agent, env or "GenomeToolSubset-v0", {}, new_agent(agent)
+    if "reward" in env_parameters(env_id):
+        kwargs["reward"] = "eq1"  # whatever the run was trained on
+    result = evaluate_agent(make_split(env_id, split, **kwargs | given), name, loaded)
     if as_json:
         options.print_json(result)
     else:
         print_result(result | {"split": split})
+
+
+def new_agent(spec: str) -> Agent:
+    """The agent behind a name or an import path, made without arguments.
+
+    Raises:
+        UsageError: there is none, or its class cannot be made without arguments.
+    """
+    cls = agent_class(spec)
+    try:
+        return cls()
+    except TypeError as error:
+        raise UsageError(f"{spec} cannot be made without arguments ({error}): give them all defaults") from None
 
 
 def load_run(name: str, folder: str) -> Agent:

@@ -32,7 +32,9 @@ def quickstart(
     policy: str = typer.Option("smollm2", "--policy", help="smollm2, tiny, a local folder, or a hub name."),
     max_steps: int = typer.Option(None, "--max-steps", help="Updates of each learner; default: the preset's."),
     seed: int = typer.Option(0, "--seed", help="Seed of both runs."),
-    workers: int = typer.Option(None, "--workers", help="Training processes at once; default: one a core, at most 2."),
+    workers: int = typer.Option(
+        None, "--workers", min=1, help="Training processes at once; default: one a core, at most 2."
+    ),
     resume: bool = typer.Option(True, "--resume/--restart", help="Go on with what --out holds, or throw it away."),
     as_json: bool = options.JSON,
 ) -> None:

@@ -40,7 +40,7 @@ def build(
     """Answer every question with every subset of the tools. Can be stopped or killed at any time and started again."""
     environment = make_split(env, split, **options.env_arguments(questions, tools, reasoner, env_set=env_set))
     started = time.monotonic()
-    with table_progress(quiet=as_json) as progress:
+    with options.resumable("the same command"), table_progress(quiet=as_json) as progress:
         table = RewardTable.build(environment, out, workers=workers, progress=progress, resume=resume)
     failed = table.failed()
     result = {

@@ -63,3 +63,15 @@ def test_what_is_no_run_folder_is_said_to_be_none(tmp_path, content):
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(RunError, match="config.json"):
         RunFolder.load_config(tmp_path)
+
+
+def test_a_line_that_is_no_object_is_an_error(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n[1]\n')
+    with pytest.raises(RunError, match="line 2: expected a JSON object, got list"):
+        list(read_jsonl(tmp_path / "x.jsonl"))
+
+
+def test_a_configuration_that_is_not_plain_json_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(RunError, match="not plain JSON.*import paths"):
+        RunFolder(tmp_path / "run", {"env": {"kwargs": {"reward": print}}})
+    assert not (tmp_path / "run").exists()

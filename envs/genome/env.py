@@ -86,13 +86,13 @@ class GenomeToolSubsetEnv(gym.Env[str, Any]):
         self._tools_from = tuple(tools)
         self._reasoner_from = reasoner
         self._reward_from = reward
-        self.split = split
-        self.parsimony = float(parsimony)
-        self.prompt_bases = prompt_bases
         if prompt_bases is not None and (type(prompt_bases) is not int or prompt_bases < 1):
             raise UsageError(f"prompt_bases must be None or an integer of at least 1, got {prompt_bases!r}")
         if isinstance(parsimony, bool) or not isinstance(parsimony, (int, float)) or not 0 <= parsimony < 1:
             raise UsageError(f"parsimony must be a number from 0 to below 1, got {parsimony!r}")
+        self.split = split
+        self.parsimony = float(parsimony)
+        self.prompt_bases = prompt_bases
         self.render_mode = render_mode
         self.reasoner_calls = 0
         self._now: dict[str, Any] = {}  # the episode: its question, and after the step the action and the choice
@@ -296,7 +296,15 @@ class GenomeToolSubsetEnv(gym.Env[str, Any]):
                 f"{question_id}, {action_text(action)}: this outcome failed when the reward table was built; "
                 "build it again with --resume to try the failed ones once more"
             )
-        return None if choice == UNPARSED else choice
+        if choice == UNPARSED:
+            return None
+        options = len(self._by_id[question_id].public.choices)
+        if not 0 <= choice < options:
+            raise TableError(
+                f"{question_id}, {action_text(action)}: the reward table has the option {choice} of {options}: "
+                "it is damaged, build it again with --restart"
+            )
+        return choice
 
     def _blocks(self, question_id: str, action: int) -> list[Evidence]:
         return [self._evidence(question_id, i) for i in tools_of(action)]
@@ -304,12 +312,12 @@ class GenomeToolSubsetEnv(gym.Env[str, Any]):
     def _analyse(self, question_id: str, index: int) -> Evidence:
         tool = self._tools[index]
         try:
-            evidence = tool.analyse(self._by_id[question_id].public)
+            found = tool.analyse(self._by_id[question_id].public)
+            return Evidence(found.tool, found.title, str(found.text)[:MAX_EVIDENCE_CHARACTERS])
         except InfrastructureError:
             raise
         except Exception as error:  # a tool that breaks is evidence of nothing, and must not end the episode
             return Evidence(tool.name, tool.name, f"The tool failed: {type(error).__name__}: {error}"[:500])
-        return Evidence(evidence.tool, evidence.title, evidence.text[:MAX_EVIDENCE_CHARACTERS])
 
     def _question(self, question_id: Any) -> Question:
         question = self._by_id.get(question_id) if isinstance(question_id, str) else None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from toolcredit.agents.base import Agent, Learner, TrainingReport
 from toolcredit.agents.check import check_agent
-from toolcredit.errors import CheckError, UsageError
+from toolcredit.errors import CheckError, EndpointError, UsageError
 
 
 class Pair(gym.Env):
@@ -427,3 +427,12 @@ def test_dictionary_actions():
             return {"a": 1, "b": copy.copy(observation["text"])[:4]}
 
     check_agent(Replies(), Both())
+
+
+def test_an_endpoint_that_is_down_is_no_broken_rule():
+    class Asks(Sound):
+        def act(self, observation, info):
+            raise EndpointError("nobody answers")
+
+    with pytest.raises(EndpointError, match="nobody answers"):
+        check_agent(Asks(), Pair())

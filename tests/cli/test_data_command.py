@@ -33,3 +33,5 @@ def test_path_and_install_of_what_is_installed(smollm2_path):
     assert run(app, ["path", "smollm2"]).stdout == f"{smollm2_path}\n"
     assert json.loads(run(app, ["path", "smollm2", "--json"]).stdout) == {"name": "smollm2", "path": str(smollm2_path)}
     assert run(app, ["install", "smollm2"]).stdout == f"smollm2: {smollm2_path}\n"
+    shown = run(app, ["install", "smollm2", "--json"]).stdout
+    assert json.loads(shown) == [{"name": "smollm2", "path": str(smollm2_path)}]

@@ -93,7 +93,9 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(tmp_path):
     )
     lines = done.stderr.splitlines()
     total = len(RewardTable.open(tmp_path / "t.parquet"))
-    assert all(line.startswith("reward table: ") for line in lines) and lines[-1].startswith(f"reward table: {total}/{total}")
+    assert all(line.startswith("reward table: ") for line in lines) and lines[-1].startswith(
+        f"reward table: {total}/{total}"
+    )
     assert 5 <= len(lines) <= 11 and "\r" not in done.stderr and "s left" in lines[3]
 
 

@@ -161,7 +161,7 @@ class _Encoder:
 def _load(name: str) -> _Encoder:
     try:
         return _Encoder(name)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except Exception as error:  # a broken folder or repository raises whatever its reader raises
         raise UsageError(
             f"cannot load the embedder {name!r}: {error}. Give a folder or hub name of a transformers encoder; "
             f"one that brings its own code also needs {TRUST_VARIABLE}=1"

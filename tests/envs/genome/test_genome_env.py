@@ -230,6 +230,8 @@ def test_an_episode_has_one_step(make):
         ({"parsimony": 1}, "parsimony must be a number from 0 to below 1, got 1"),
         ({"parsimony": float("nan")}, "got nan"),
         ({"parsimony": "0.1"}, "got '0.1'"),
+        ({"parsimony": "a tenth"}, "got 'a tenth'"),
+        ({"parsimony": None}, "got None"),
         ({"prompt_bases": 0}, "prompt_bases must be None or an integer of at least 1, got 0"),
         ({"prompt_bases": 60.5}, "got 60.5"),
         ({"render_mode": "human"}, "render_mode must be None or 'ansi', got 'human'"),
@@ -459,3 +461,17 @@ def test_check_env_with_every_kind_of_argument(make, recwarn):
     assert again.reset(seed=1) == env.reset(seed=1)
     assert again.step(3) == env.step(3)
     assert not recwarn.list
+
+
+def test_a_tool_that_gives_no_evidence_has_failed(make):
+    silent = Word("silent")
+    silent.analyse = lambda question: None
+    _, _, _, _, info = play(make(tools=[silent]), "d1", 1)
+    assert info["evidence"][0]["text"].startswith("The tool failed: AttributeError")
+
+
+def test_a_table_with_an_option_that_the_question_lacks_is_refused(make):
+    table = RewardTable.build(make())
+    table.rows.column("values")[:] = 7
+    with pytest.raises(TableError, match="has the option 7 of 3"):
+        play(make(table=table), "d1", 1)

@@ -1,7 +1,8 @@
 """Random values that fit a JSON Schema, for agents that make valid calls at random.
 
 Covers what schemas of tools use: types, enums, constants, bounds, lengths, simple patterns, dates and times, arrays,
-objects, alternatives, local references. A value for a schema with anything else may not fit it.
+objects, alternatives, local references. A value for a schema with anything else may not fit it. No schema makes it
+raise, or makes a huge value.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ _MAX_DEPTH = 8
 _WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet", "jade")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _DIGITS = "0123456789"
+_TYPES = ("object", "array", "integer", "number", "boolean", "null", "string")
 _CLASSES = {"d": _DIGITS, "w": _LETTERS + _LETTERS.upper() + _DIGITS + "_", "s": " "}
-_MOST_REPEATS = 4
+_MOST_REPEATS, _MOST_ITEMS, _MOST_CHARS, _MOST_PARTS = 4, 64, 4_096, 2_000
+_LARGEST = 1e15
 
 
 def sample(schema: Any, rng: Random) -> Any:
@@ -27,9 +30,11 @@ def sample(schema: Any, rng: Random) -> Any:
 class _Sampler:
     def __init__(self, root: Any, rng: Random):
         self.root, self.rng = root, rng
+        self.parts = 0
 
     def value(self, schema: Any, depth: int) -> Any:
-        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        self.parts += 1
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or self.parts > _MOST_PARTS:
             return self.rng.choice(_WORDS)
         if "$ref" in schema:
             return self.value(self._resolve(str(schema["$ref"])), depth + 1)
@@ -38,16 +43,14 @@ class _Sampler:
         if isinstance(schema.get("enum"), list) and schema["enum"]:
             return self.rng.choice(schema["enum"])
         for keyword in ("anyOf", "oneOf"):
-            if isinstance(schema.get(keyword), list) and schema[keyword]:
-                return self.value({**schema, keyword: None, **self.rng.choice(schema[keyword])}, depth + 1)
-        if isinstance(schema.get("allOf"), list):
-            parts = [part for part in schema["allOf"] if isinstance(part, Mapping)]
+            if options := _mappings(schema.get(keyword)):
+                return self.value({**schema, keyword: None, **self.rng.choice(options)}, depth + 1)
+        if parts := _mappings(schema.get("allOf")):
             return self.value({**schema, "allOf": None, **{k: v for part in parts for k, v in part.items()}}, depth + 1)
         kind = schema.get("type")
         kind = self.rng.choice(kind) if isinstance(kind, list) and kind else kind
-        make = getattr(self, f"_{kind}", None) if isinstance(kind, str) else None
-        if make is not None:
-            return make(schema, depth)
+        if kind in _TYPES:
+            return getattr(self, f"_{kind}")(schema, depth)
         return self._object(schema, depth) if "properties" in schema else self._string(schema, depth)
 
     def _resolve(self, reference: str) -> Any:
@@ -60,17 +63,17 @@ class _Sampler:
         properties = schema.get("properties")
         required = schema.get("required")
         names = list(properties) if isinstance(properties, Mapping) else []
-        wanted = set(required) if isinstance(required, list) else set()
+        wanted = required if isinstance(required, list) else []
         chosen = [name for name in names if name in wanted or self.rng.random() < 0.3]
         return {name: self.value(properties[name], depth + 1) for name in chosen}  # type: ignore[index]
 
     def _array(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
-        low = _whole(schema.get("minItems"), 1)
+        low = min(_whole(schema.get("minItems"), 1), _MOST_ITEMS)
         high = max(low, min(_whole(schema.get("maxItems"), low + 2), low + 2))
         items: list[Any] = []
         for _ in range(self.rng.randint(low, high)):
             item = self.value(schema.get("items"), depth + 1)
-            if not schema.get("uniqueItems") or item not in items:
+            if schema.get("uniqueItems") is not True or item not in items:
                 items.append(item)
         return items
 
@@ -98,29 +101,45 @@ class _Sampler:
         known = {"date": moment, "time": f"{time}Z", "date-time": f"{moment}T{time}Z", "email": "someone@example.org",
                  "uri": "https://example.org/", "hostname": "example.org", "ipv4": "192.0.2.1", "ipv6": "2001:db8::1",
                  "uuid": "00000000-0000-4000-8000-000000000000"}  # fmt: skip
-        if schema.get("format") in known:
+        if isinstance(schema.get("format"), str) and schema["format"] in known:
             return known[schema["format"]]
         if isinstance(schema.get("pattern"), str):
             return sample_pattern(schema["pattern"], self.rng)
-        low, high = _whole(schema.get("minLength"), 0), _whole(schema.get("maxLength"), 1 << 16)
+        low, high = (
+            _whole(schema.get(key), default) for key, default in (("minLength", 0), ("maxLength", _MOST_CHARS))
+        )
+        low = min(low, _MOST_CHARS)
         text = self.rng.choice(_WORDS)
         return (text * (low // len(text) + 1))[: max(low, min(len(text), high))]
 
 
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [part for part in value if isinstance(part, Mapping)] if isinstance(value, list) else []
+
+
+def _number(value: Any) -> float | None:
+    """A finite number of sensible size, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
+        return None
+    return value
+
+
 def _whole(value: Any, default: int) -> int:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+    """A whole number of at least 0."""
+    number = _number(value)
+    return default if number is None else max(0, int(number))
 
 
 def _bounds(schema: Mapping[str, Any], step: float) -> tuple[float, float]:
     """Least and greatest value; exclusive bounds moved by one step."""
     found: list[float | None] = []
     for inclusive, exclusive, move in (("minimum", "exclusiveMinimum", step), ("maximum", "exclusiveMaximum", -step)):
-        bound, beyond = schema.get(inclusive), schema.get(exclusive)
-        if isinstance(beyond, int | float) and not isinstance(beyond, bool):
+        bound, beyond = _number(schema.get(inclusive)), _number(schema.get(exclusive))
+        if beyond is not None:
             bound = beyond + move
-        elif beyond is True and isinstance(bound, int | float):  # as draft 4 writes it
-            bound = bound + move
-        found.append(bound if isinstance(bound, int | float) else None)
+        elif schema.get(exclusive) is True and bound is not None:  # as draft 4 writes it
+            bound += move
+        found.append(bound)
     low, high = found
     if low is None:
         low = 0.0 if high is None or high >= 0 else high - 100
@@ -132,7 +151,7 @@ def sample_pattern(pattern: str, rng: Random) -> str:
 
     What is not understood stands for itself, so that the text may not match a pattern with anything else.
     """
-    return _Pattern(pattern, rng).alternatives()
+    return _Pattern(pattern[:_MOST_CHARS], rng).alternatives(0)
 
 
 class _Pattern:
@@ -140,39 +159,43 @@ class _Pattern:
 
     def __init__(self, pattern: str, rng: Random):
         self.pattern, self.rng, self.at = pattern, rng, 0
+        self.parts = 0
 
-    def alternatives(self) -> str:
-        options = [self._sequence()]
+    def alternatives(self, depth: int) -> str:
+        options = [self._sequence(depth)]
         while self._take("|"):
-            options.append(self._sequence())
+            options.append(self._sequence(depth))
         return self.rng.choice(options)
 
-    def _sequence(self) -> str:
+    def _sequence(self, depth: int) -> str:
         made = []
         while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
             start = self.at
-            first = self._atom()
+            first = self._atom(depth)
             end = self.at
             low, high = self._count()
             after = self.at
             repeats = self.rng.randint(low, max(low, min(high, low + _MOST_REPEATS)))
             made += [first] if repeats else []
-            for _ in range(min(repeats, 64) - 1):  # each repetition is drawn anew
+            for _ in range(min(repeats, _MOST_ITEMS) - 1):  # each repetition is drawn anew
+                if self.parts > _MOST_PARTS:
+                    break
                 self.at = start
-                made.append(self._atom())
+                made.append(self._atom(depth))
                 self.at = end
             self.at = after
         return "".join(made)
 
-    def _atom(self) -> str:
+    def _atom(self, depth: int) -> str:
         char = self.pattern[self.at]
         self.at += 1
-        if char in "^$":
+        self.parts += 1
+        if char in "^$" or (char == "(" and depth > _MAX_DEPTH):
             return ""
         if char == "(":
             if self._take("?"):
                 self._take(":")
-            inner = self.alternatives()
+            inner = self.alternatives(depth + 1)
             self._take(")")
             return inner
         if char == "[":

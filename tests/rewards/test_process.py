@@ -2,7 +2,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toolcredit.errors import ConfigError, UnknownNameError
 from toolcredit.rewards.matching import argument_scores, assign, loose_equal, match_greedily, match_optimally, name_f1
@@ -330,6 +330,7 @@ def test_argument_scores():
 
 # --- properties
 
+PROPERTY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.sampled_from(["a", "b", "c"])
 VALUES = st.one_of(st.integers(-3, 3), st.sampled_from(["x", "y", "1", "true"]), st.booleans(), st.none())
 CALLS = st.builds(
@@ -342,6 +343,7 @@ MODES = st.sampled_from(["default", "paper"])
 KINDS = st.sampled_from(["full", "flat", "names_only"])
 
 
+@PROPERTY
 @given(STEPS, st.lists(STEPS, min_size=1, max_size=3), KINDS, MODES, st.sampled_from(list(WEIGHTS)))
 def test_every_score_lies_between_0_and_1(steps, plans, kind, mode, weights):
     score = process_score(attempt(*steps), plans, gold_kind=kind, weights=weights, mode=mode)
@@ -349,6 +351,7 @@ def test_every_score_lies_between_0_and_1(steps, plans, kind, mode, weights):
     assert all(part is None or 0 <= part <= 1 for part in components(score))
 
 
+@PROPERTY
 @given(st.lists(STEPS, min_size=1, max_size=3), KINDS, st.integers(0, 2))
 def test_every_plan_scores_1(plans, kind, chosen):
     plan = plans[chosen % len(plans)]
@@ -356,6 +359,7 @@ def test_every_plan_scores_1(plans, kind, chosen):
     assert process_score(attempt(*plan), golds, gold_kind=kind).process == 1.0
 
 
+@PROPERTY
 @given(STEPS, STEPS, st.randoms(use_true_random=False))
 def test_the_order_of_parallel_calls_changes_nothing(steps, gold, rng):
     score = process_score(attempt(*steps), [gold])
@@ -366,6 +370,7 @@ def test_the_order_of_parallel_calls_changes_nothing(steps, gold, rng):
         assert other.process == pytest.approx(score.process)
 
 
+@PROPERTY
 @given(st.lists(CALLS, max_size=5), st.lists(CALLS, max_size=5), st.sampled_from([(0.15, 0.2), (1, 0), (0, 1), (1, 1)]))
 def test_greedy_matching_is_never_better_than_the_optimal_one(predicted, gold, weights):
     def worth(sums):
@@ -375,6 +380,7 @@ def test_greedy_matching_is_never_better_than_the_optimal_one(predicted, gold, w
     assert worth(match_greedily(predicted, argued)) <= worth(match_optimally(predicted, argued, *weights)) + 1e-9
 
 
+@PROPERTY
 @given(
     st.integers(0, 4).flatmap(lambda n: st.lists(st.lists(st.sampled_from([0, 0.2, 0.5, 1]), min_size=n, max_size=n)))
 )
@@ -394,6 +400,7 @@ def test_the_assignment_is_the_best_of_all(gains):
     assert worth == pytest.approx(best)
 
 
+@PROPERTY
 @given(STEPS, STEPS, MODES)
 def test_scoring_is_deterministic_and_changes_nothing(steps, gold, mode):
     before = json.dumps([steps, gold])

@@ -95,13 +95,14 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"failed, {result['unresolved']} unresolved; whatever is not completed counts as 0.",
         "",
     ]
-    lines = [*head, *_table(["category", "n", "score", "95 % interval", *references], _category_rows(result))]
-    lines += ["", *_table(["aggregate", "value", "95 % interval", *references], _aggregate_rows(result)), ""]
+    lines = [*head, *_table(["category", "n", "score", "95 % interval", *references], category_rows(result))]
+    lines += ["", *_table(["aggregate", "value", "95 % interval", *references], aggregate_rows(result)), ""]
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     return "\n".join([*lines, f"Versions: {versions}", ""])
 
 
-def _category_rows(result: Mapping[str, Any]) -> list[list[str]]:
+def category_rows(result: Mapping[str, Any]) -> list[list[str]]:
+    """Name, n, score, interval and the references' scores of each category, as text."""
     return [
         [name, str(part["n"]), number(part["score"]), interval(part["ci"])]
         + [number(reference["categories"].get(name)) for reference in result["references"].values()]
@@ -109,7 +110,8 @@ def _category_rows(result: Mapping[str, Any]) -> list[list[str]]:
     ]
 
 
-def _aggregate_rows(result: Mapping[str, Any]) -> list[list[str]]:
+def aggregate_rows(result: Mapping[str, Any]) -> list[list[str]]:
+    """Name, value, interval and the references' values of each aggregate, as text."""
     return [
         [name, number(value), interval(result["aggregate_ci"].get(name))]
         + [number(reference["aggregates"].get(name)) for reference in result["references"].values()]

@@ -14,12 +14,10 @@ labels follow if the difference is beyond doubt. Where no direction is known the
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -28,14 +26,13 @@ from typing import Any
 
 from ..envs.genome.questions import PublicQuestion, Question
 from ..envs.genome.sequence import canonical, clean, crop_centre
-from ..envs.sgls.loaders.rows import RowError, read_rows
-from ..errors import QuestionError, TaskError, UnknownNameError, UsageError
+from ..errors import QuestionError, UnknownNameError, UsageError
+from .labelled_sequences import read_labelled
 
 LONGEST = 1_000
 TRAIN_PER_DATASET = 1_000
 #: standard errors between two class means from which a label's meaning counts as settled
 SETTLED = 5.0
-_SEQUENCE_COLUMNS, _LABEL_COLUMNS = ("sequence", "seq", "dna", "text"), ("label", "class", "target", "labels")
 _STOP = ("TAA", "TAG", "TGA")
 
 
@@ -328,79 +325,3 @@ def settle_labels(dataset: Dataset, pairs: Sequence[tuple[str, str]]) -> tuple[d
     higher, lower = (labels[0], labels[1]) if means[0] > means[1] else (labels[1], labels[0])
     other = next(text for text in dataset.classes if text != measure.higher)
     return {higher: measure.higher, lower: other}, f"{words} ({distance:.1f} standard errors)"
-
-
-# ---------------------------------------------------------------------------------------------------------- files
-
-
-def read_labelled(path: str | Path) -> Iterator[tuple[str, str]]:
-    """(sequence, label) of every entry.
-
-    Args:
-        path: a folder with a folder of sequence files for each class (as Genomic Benchmarks has them); a CSV or TSV file
-            with a header; JSONL, a JSON list or Parquet with such fields; or FASTA with `|label` at the end of headers.
-            Columns are `sequence` (`seq`, `dna`, `text`) and `label` (`class`, `target`). `.gz` is unpacked.
-
-    Raises:
-        QuestionError: it cannot be read, or has no such columns.
-    """
-    path = Path(path)
-    try:
-        if path.is_dir():
-            yield from _class_folders(path)
-            return
-        kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
-        if kind in ("csv", "tsv"):
-            with _open(path) as file:
-                rows: Iterable[Any] = csv.DictReader(file, delimiter="\t" if kind == "tsv" else ",")
-                yield from _columns(path, rows)
-        elif kind in ("fa", "fasta", "fna"):
-            for name, sequence in _fasta(path):
-                if "|" not in name:
-                    raise QuestionError(f"{path}: the header {name[:60]!r} does not end with |LABEL")
-                yield sequence, name.rpartition("|")[2].strip()
-        else:
-            yield from _columns(path, (row for _, row in read_rows(path)))
-    except (OSError, UnicodeDecodeError, csv.Error, TaskError) as error:
-        raise QuestionError(f"{path} cannot be read as labelled sequences: {error}") from None
-
-
-def _open(path: Path) -> Any:
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8", newline="")
-
-
-def _columns(path: Path, rows: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    for number, row in enumerate(rows, 1):
-        if isinstance(row, RowError):
-            raise QuestionError(f"{path}, row {number}: {row}")
-        lower = {str(key).lower(): value for key, value in row.items()}
-        sequence = next((lower[name] for name in _SEQUENCE_COLUMNS if name in lower), None)
-        label = next((lower[name] for name in _LABEL_COLUMNS if name in lower), None)
-        if not isinstance(sequence, str) or label is None:
-            raise QuestionError(f"{path}, row {number}: expected the columns sequence and label, got {list(row)[:8]}")
-        yield sequence, str(label).strip()
-
-
-def _class_folders(path: Path) -> Iterator[tuple[str, str]]:
-    folders = sorted(folder for folder in path.iterdir() if folder.is_dir())
-    if not folders:
-        raise QuestionError(f"{path} has no folder for each class")
-    for folder in folders:
-        for file in sorted(folder.iterdir()):
-            if file.is_file():
-                parts = [sequence for _, sequence in _fasta(file)] or [file.read_text("utf-8")]
-                yield from ((sequence, folder.name) for sequence in parts)
-
-
-def _fasta(path: Path) -> Iterator[tuple[str, str]]:
-    name, parts = None, []
-    with _open(path) as file:
-        for line in file:
-            if line.startswith(">"):
-                if name is not None:
-                    yield name, "".join(parts)
-                name, parts = line[1:].strip(), []
-            elif name is not None:
-                parts.append(line.strip())
-    if name is not None:
-        yield name, "".join(parts)

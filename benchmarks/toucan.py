@@ -60,7 +60,7 @@ class Toucan(Suite):
         max_turns: assistant turns.
         strictness: of the validation of calls: `strict`, or the published checks with `paper`.
         distractors: further tools shown with each task.
-        seed: of the distractors.
+        distractor_seed: of their choice.
     """
 
     name = "toucan"
@@ -77,7 +77,7 @@ class Toucan(Suite):
         max_turns: int = 10,
         strictness: str = "strict",
         distractors: int = 0,
-        seed: int = 0,
+        distractor_seed: int = 0,
     ):
         if group not in ("category", "source"):
             raise UnknownNameError("group", group, ("category", "source"))
@@ -90,7 +90,7 @@ class Toucan(Suite):
             "max_turns": max_turns,
             "strictness": strictness,
             "distractors": distractors,
-            "seed": seed,
+            "seed": distractor_seed,
         }
         self._local = threading.local()
         if self._mock.live:

@@ -74,7 +74,7 @@ def test_gold_scores_1_in_every_syntax_and_category(parser):
 def test_gold_knows_varied_tools():
     env = make_env(variants="all", distractors=5, seed=3)
     agent = bound(GoldAgent(), env)
-    assert all(episode(agent, env, task_id=i)[0]["rewards"]["process"] == 1.0 for i in env.unwrapped.task_ids[:30])
+    assert all(episode(agent, env, task_id=i)[0]["rewards"]["total"] == 2.0 for i in env.unwrapped.task_ids[:30])
 
 
 def test_other_plans_and_the_serial_one():

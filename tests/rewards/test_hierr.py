@@ -87,8 +87,8 @@ def test_all_equivalent_plans_score_1(arena, tasks):
     assert several
     for task in several:
         for plan in task.plans[:4]:
-            rewards = score(record(arena[task.split], task, plan.steps, "x" * 20))
-            assert rewards["process"] == 1.0
+            rewards = score(record(arena[task.split], task, plan.steps, task.reply))
+            assert rewards["process"] == rewards["summary"] == 1.0
 
 
 def test_the_paper_mode_on_gold(arena, tasks):

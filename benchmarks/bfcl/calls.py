@@ -38,5 +38,18 @@ class Verdict:
     detail: str = ""
 
 
+@dataclass(frozen=True)
+class Reply:
+    """What a reply says.
+
+    Attributes:
+        calls: in order, as far as they can be read; empty if nothing is called.
+        malformed: why an attempt at calls cannot be read, or is not right however it is read; None otherwise.
+    """
+
+    calls: tuple[Call, ...] = ()
+    malformed: str | None = None
+
+
 class NotCalls(UsageError):
     """The text is no list of calls; the message says where it stops being one."""

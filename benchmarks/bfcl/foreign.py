@@ -1,4 +1,4 @@
-"""Java and JavaScript values, which models write as text, as the plain values that ground truths hold.
+"""Java and JavaScript: the one call of an answer in the prompting mode, and values that are written as text.
 
 A text that is no value of its parameter's type stays text: it then only equals a ground truth that names a variable.
 Strings are read whole, so that commas and brackets in them divide nothing, and an element's quotes are no part of it.
@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .calls import Call, NotCalls, Reply
 from .categories import Language
+from .pythonic import bracketed
 
 _MAX_DEPTH = 32
 _MAX_DIGITS = 100
@@ -18,6 +20,14 @@ _INTEGER = r"-?\d+"
 _DECIMAL = r"-?\d+(?:\.\d+)?"
 _EXPONENT = rf"{_DECIMAL}(?:[eE][+-]?\d+)?"
 _STRING = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""", re.DOTALL)
+
+_NAME = re.compile(r"\s*([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)\s*\(")
+_ARGUMENT = re.compile(r"\s*([A-Za-z_$][\w$]*)\s*=(?![=>])")
+_NO_EXPRESSION = re.compile(
+    r"(?<![\w$.])(?!(?:new|async|function|await|typeof|void|return|const|let|var|in|of|instanceof|final|if|else|throw|case)\b)"
+    r"[\w$.]+[ \t]+(?!(?:in|of|instanceof)\b)[\w$]|^[^?{]*:|[@#]|[\]}]\s*\w|[-.+*/=&|<,!~^%]$"
+)
+_END_OF_CALL = re.compile(r"\s*\)")
 
 _JAVA_NUMBERS = {
     "byte": (_INTEGER, int),
@@ -33,10 +43,82 @@ _JAVASCRIPT_NUMBERS = {
     "Bigint": (rf"({_INTEGER})n", int),
 }
 _JAVA_ARRAY = re.compile(r"new\s+[\w.]+(?:<[^{}]*>)?\s*\[\s*\]\s*\{(.*)\}", re.DOTALL)
-_JAVA_LIST = re.compile(r"new\s+ArrayList\s*<[^(]*>\s*\((?:\s*Arrays\.asList\s*\((.*)\)\s*)?\)", re.DOTALL)
-_JAVA_FILLED_LIST = re.compile(r"new\s+ArrayList\s*<[^(]*>\s*\(\s*\)\s*\{\s*\{(.*)\}\s*\}", re.DOTALL)
-_JAVA_MAP = re.compile(r"new\s+HashMap\s*<[^(]*>\s*\(\s*\)\s*(?:\{\s*\{?(.*?)\}?\s*\})?", re.DOTALL)
+_JAVA_LIST = re.compile(r"new\s+ArrayList\s*<[^(]*>\s*\(")
+_JAVA_AS_LIST = re.compile(r"\s*Arrays\.asList\s*\((.*)\)\s*", re.DOTALL)
+_JAVA_MAP = re.compile(r"new\s+HashMap\s*<[^(]*>\s*\(\s*\)")
+_SEPARATORS = re.compile(r"[\s;]*")
 _JAVASCRIPT_ARRAY = re.compile(r"\[(.*)\]|new\s+Array\s*\((.*)\)", re.DOTALL)
+
+
+def foreign_calls(text: str) -> Reply:
+    """The one call of a Java or JavaScript answer, its values as text; none for an empty list.
+
+    Raises:
+        NotCalls: the answer is no call.
+    """
+    body = bracketed(text)[1:-1]
+    return Reply((_call(body),) if body.strip() else ())
+
+
+def _call(text: str) -> Call:
+    start = _NAME.match(text)
+    if start is None:
+        raise NotCalls("no call at the beginning of the answer")
+    arguments: dict[str, str] = {}
+    position, closed = start.end(), False
+    while not closed:
+        name = _ARGUMENT.match(text, position)
+        if name is None and not arguments and (end := _END_OF_CALL.match(text, position)):
+            position = end.end()
+            break
+        if name is None or name[1] in arguments:
+            raise NotCalls(f"an argument of {start[1]} has no name, or a name is given twice")
+        end_of_value, closed = _end_of_value(text, name.end())
+        arguments[name[1]] = _source_value(text[name.end() : end_of_value].strip())
+        position = end_of_value + 1
+    if text[position:].strip(" ;\n\t"):
+        raise NotCalls("more text after the call")
+    return Call(start[1], arguments)
+
+
+def _end_of_value(text: str, start: int) -> tuple[int, bool]:
+    """Where the argument ends whose value begins at `start`, and whether the call ends there.
+
+    A comma ends it only where a name and `=` follow: generics like `HashMap<String, Object>` hold commas too.
+    """
+    depth, quote, position = 0, "", start
+    while position < len(text):
+        sign = text[position]
+        if quote:
+            position += sign == "\\"
+            quote = "" if sign == quote else quote
+        elif sign in "\"'`":
+            quote = sign
+        else:
+            depth += (sign in "([{") - (sign in ")]}")
+            if depth < 0:
+                return position, True
+            if depth == 0 and sign == "," and _ARGUMENT.match(text, position + 1):
+                return position, False
+        position += 1
+    raise NotCalls("a string or a bracket is not closed")
+
+
+def _source_value(text: str) -> str:
+    """A value's text without the quotes of a string."""
+    if _STRING.fullmatch(text):
+        return text[1:-1]
+    if not is_expression(text):
+        raise NotCalls(f"{text[:60]!r} is no expression; a string needs quotes")
+    return text
+
+
+def is_expression(text: str) -> bool:
+    """Whether a text may be a Java or JavaScript expression.
+
+    It is none if it is empty, ends in an operator, lacks one between two words, or holds a sign that none has.
+    """
+    return bool(text) and not _NO_EXPRESSION.search(_STRING.sub("''", text))
 
 
 def foreign_value(text: str, schema: dict[str, Any], language: Language) -> Any:
@@ -60,9 +142,11 @@ def _java(text: str, kind: str | None, inner: dict[str, Any], depth: int) -> Any
     if depth < _MAX_DEPTH and kind in ("Array", "ArrayList"):
         items = _java_items(text, kind)
         return text if items is None else [_java_item(item, inner, depth) for item in items]
-    if depth < _MAX_DEPTH and kind == "HashMap" and (found := _JAVA_MAP.fullmatch(text)):
-        pairs = [_split(call) for call in _calls(found[1] or "", "put")]
-        return {_unquoted(pair[0]): _java_any(pair[1]) for pair in pairs if len(pair) == 2}
+    if depth < _MAX_DEPTH and kind == "HashMap" and (found := _JAVA_MAP.match(text)):
+        body = _initialiser(text[found.end() :])
+        if body is not None:
+            pairs = [_split(call) for call in _calls(body, "put")]
+            return {_unquoted(pair[0]): _java_any(pair[1]) for pair in pairs if len(pair) == 2}
     return text
 
 
@@ -71,10 +155,24 @@ def _java_items(text: str, kind: str) -> list[str] | None:
     if kind == "Array":
         found = _JAVA_ARRAY.fullmatch(text)
         return None if found is None else _split(found[1])
-    if found := _JAVA_LIST.fullmatch(text):
-        return _split(found[1] or "")
-    found = _JAVA_FILLED_LIST.fullmatch(text)
-    return None if found is None else _calls(found[1], "add")
+    found = _JAVA_LIST.match(text)
+    if found is None:
+        return None
+    rest = text[found.end() :].lstrip()
+    if not rest.startswith(")"):
+        given = _JAVA_AS_LIST.fullmatch(rest[:-1]) if rest.endswith(")") else None
+        return None if given is None else _split(given[1])
+    body = _initialiser(rest[1:])
+    return None if body is None else _calls(body, "add")
+
+
+def _initialiser(text: str) -> str | None:
+    """What stands in the one or two braces after a constructor; "" without braces, None if something else is there."""
+    text = text.strip()
+    for _ in range(2):
+        if text.startswith("{") and text.endswith("}"):
+            text = text[1:-1].strip()
+    return text if not text or text.endswith((";", ")")) else None
 
 
 def _java_item(text: str, schema: dict[str, Any], depth: int) -> Any:
@@ -170,5 +268,5 @@ def _calls(text: str, name: str) -> list[str]:
             depth += (text[position] in "([{") - (text[position] in ")]}")
             position += 1
         inner.append(text[start : position - 1].strip())
-        position += len(re.match(r"[\s;]*", text[position:])[0])  # type: ignore[index]
+        position = _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
     return inner

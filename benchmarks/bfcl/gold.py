@@ -14,7 +14,8 @@ from typing import Any
 from .calls import Call
 from .convert import offered_name
 from .data import Doc, Entry
-from .pythonic import is_expression, literal, parse_python
+from .foreign import is_expression
+from .pythonic import literal, parse_python
 from .replies import to_message
 
 Message = dict[str, Any]

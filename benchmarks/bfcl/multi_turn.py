@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .calls import Call, Verdict
+from .calls import Call, Reply, Verdict
 from .convert import more_functions, openai_tools, system_prompt, with_system_prompt
 from .data import Entry
 from .official import Official
-from .replies import Reply, read_reply
+from .replies import read_reply
 from .simulation import Simulation
 
 MAX_STEPS = 20
@@ -107,7 +107,7 @@ def score_turns(entry: Entry, turns: Sequence[Sequence[Sequence[Call]]], package
         expected = [truth.call_source(source) for source in answers]
         if not answers:
             continue  # the user's wish cannot be met in this turn; the state is compared after a later one
-        if not steps:
+        if not any(steps):
             return Verdict(False, "no_call", f"turn {index}: calls were to be made, none was")
         try:
             difference = model.difference(truth)

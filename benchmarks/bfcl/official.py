@@ -25,11 +25,10 @@ from types import ModuleType
 from typing import Any
 
 from ...errors import AssetError, MissingExtraError
-from .calls import Call, Verdict
+from .calls import Call, Reply, Verdict
 from .categories import Version
 from .data import API_CLASSES, Dataset, Entry
 from .limits import is_endless, process_untouched
-from .replies import Reply
 
 _ALLOWED = ("eval_checker.ast_eval", "eval_checker.multi_turn_eval", "constants")
 _OFFERED, _DOCUMENTED = "offered", "documented"
@@ -64,7 +63,7 @@ class Official:
             called = bool(reply.calls)
             right = called == (kind == "relevance")
             return Verdict(right, "" if right else f"{kind}_error")
-        if reply.malformed:
+        if reply.malformed and not reply.calls:
             return Verdict(False, "ast_decoder:decoder_failed", reply.malformed)
         language: Any = _LANGUAGES_V3[entry.kind.language]
         if self.version.name == "v4":

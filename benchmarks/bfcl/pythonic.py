@@ -1,9 +1,9 @@
-"""Reading the prompting mode's answers: `[f(a=1, b="x"), g()]` in Python, Java or JavaScript. Nothing is evaluated.
+"""Calls in Python syntax, as the prompting mode asks for: `[f(a=1, b="x"), g()]`. Nothing is evaluated.
 
-Python is read with `ast` and only literals are taken from it, by the official decoder's rules: a bare name counts as
-its own text (a variable of the user), arithmetic of number literals as its value, an inner call without arguments as
-its source. Java and JavaScript values stay text, as the checkers expect. Where the official decoder guesses (it drops
-positional arguments, negates what stands after any unary operator, keeps the last of two equal names), this refuses.
+The text is read with `ast` and only literals are taken from it, by the official decoder's rules: a bare name counts as
+its own text (a variable of the user), arithmetic of number literals as its value, an inner call without named
+arguments as its source. An argument without a name, or with one that is given twice, spoils its call: the official
+decoder leaves it out; here that is done, too, but said, so that the call is not right.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from __future__ import annotations
 import ast
 import math
 import operator
-import re
 import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .calls import MAX_CHARS, Call, NotCalls
-from .categories import Language
+from .calls import MAX_CHARS, Call, NotCalls, Reply
 
 _MAX_DEPTH = 64
 _MAX_BITS = 1024
@@ -32,34 +30,35 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 _WARNINGS = threading.Lock()  # `catch_warnings` changes a process-wide list
 
-_NAME = re.compile(r"\s*([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)\s*\(")
-_ARGUMENT = re.compile(r"\s*([A-Za-z_$][\w$]*)\s*=(?![=>])")
-_NO_EXPRESSION = re.compile(
-    r"(?<![\w$.])(?!(?:new|async|function|await|typeof|void|return|const|let|var|in|of|instanceof|final|if|else|throw|case)\b)"
-    r"[\w$.]+[ \t]+(?!(?:in|of|instanceof)\b)[\w$]|^[^?{]*:|[@#]|[\]}]\s*\w|[-.+*/=&|<,!~^%]$"
-)
-_END_OF_CALL = re.compile(r"\s*\)")
-_STRING = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
 
-
-def read_calls(text: str, language: Language = "python") -> list[Call]:
-    """The calls of an answer in the prompting mode.
-
-    Args:
-        text: the answer: a list of calls, without its brackets too, and in a plain Markdown fence.
-        language: the syntax of the calls.
+def python_calls(text: str) -> Reply:
+    """The calls of an answer: a list of calls, without its brackets too, and in a plain Markdown fence.
 
     Raises:
         NotCalls: it is not a list of calls, or is too long or too deep.
     """
+    tree = parse_python(bracketed(text))
+    if not isinstance(tree, ast.List):
+        raise NotCalls(f"not a list of calls but a {type(tree).__name__}")
+    calls = [item for item in tree.elts if isinstance(item, ast.Call)]
+    if len(calls) < len(tree.elts):
+        raise NotCalls("not a list of calls")
+    try:
+        return Reply(tuple(map(python_call, calls)), next(filter(None, map(_flaw, calls)), None))
+    except NotCalls as error:
+        return Reply(malformed=str(error))
+
+
+def bracketed(text: str) -> str:
+    """An answer without its Markdown fence, in brackets.
+
+    Raises:
+        NotCalls: it is too long.
+    """
     if len(text) > MAX_CHARS:
         raise NotCalls(f"the answer has {len(text):,} characters, at most {MAX_CHARS:,} are read")
     text = text.strip("`\n ")
-    text = text if text.startswith("[") else f"[{text}"
-    text = text if text.endswith("]") else f"{text}]"
-    if language == "python":
-        return _python_calls(text)
-    return [_foreign_call(text[1:-1])] if text[1:-1].strip() else []
+    return ("" if text.startswith("[") else "[") + text + ("" if text.endswith("]") else "]")
 
 
 def parse_python(text: str) -> ast.expr:
@@ -107,36 +106,29 @@ def literal(node: ast.expr, depth: int = 0) -> Any:
     raise NotCalls(f"a value is a {type(node).__name__}, not a literal")
 
 
-def python_call(node: ast.expr, depth: int = 0) -> Call:
-    """The call that a syntax tree is.
+def python_call(node: ast.Call, depth: int = 0) -> Call:
+    """The call that a syntax tree is, with its named arguments; of equal names the last one counts.
 
     Raises:
-        NotCalls: it is something else, its name is no dotted name, or an argument has no name, or one twice.
+        NotCalls: its name is no dotted name, or an argument is no literal.
     """
-    if not isinstance(node, ast.Call):
-        raise NotCalls(f"a {type(node).__name__} stands where a call is expected")
     parts, function = [], node.func
     while isinstance(function, ast.Attribute):
         parts.append(function.attr)
         function = function.value
     if not isinstance(function, ast.Name):
         raise NotCalls("what is called is not a name")
+    named = [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg is not None]
     name = ".".join([function.id, *reversed(parts)])
-    if node.args:
-        raise NotCalls(f"an argument of {name} has no name: write {name}(parameter=value)")
-    arguments: dict[str, Any] = {}
-    for keyword in node.keywords:
-        if keyword.arg is None or keyword.arg in arguments:
-            raise NotCalls(f"an argument of {name} has no name, or a name is given twice")
-        arguments[keyword.arg] = literal(keyword.value, depth + 1)
-    return Call(name, arguments)
+    return Call(name, {key: literal(value, depth + 1) for key, value in named})
 
 
-def _python_calls(text: str) -> list[Call]:
-    tree = parse_python(text)
-    if not isinstance(tree, ast.List):
-        raise NotCalls(f"not a list of calls but a {type(tree).__name__}")
-    return [python_call(item) for item in tree.elts]
+def _flaw(node: ast.Call) -> str | None:
+    """What is wrong with a call's arguments as a whole."""
+    names = [keyword.arg for keyword in node.keywords]
+    if node.args or None in names:
+        return "an argument has no name: write function(parameter=value)"
+    return "an argument is given twice" if len(set(names)) < len(names) else None
 
 
 def _constant(value: Any) -> Any:
@@ -155,9 +147,11 @@ def _key(node: ast.expr | None) -> str:
     raise NotCalls("a dictionary has a key that is not a text")
 
 
-def _arithmetic(node: ast.BinOp, depth: int) -> int | float:
-    """The value of an operation on numbers; its size is bounded, so that no text can make the process work for long."""
+def _arithmetic(node: ast.BinOp, depth: int) -> Any:
+    """The value of an operation on numbers, bounded so that no text can make the process work for long, or on texts."""
     left, right = literal(node.left, depth + 1), literal(node.right, depth + 1)
+    if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
+        return left + right
     for number in (left, right):
         if not isinstance(number, int | float) or abs(number) >= 2**_MAX_BITS:
             raise NotCalls("a value is an operation on something else than numbers of usual size")
@@ -184,65 +178,3 @@ def _source(node: ast.expr) -> str:
         return ast.unparse(node)
     except RecursionError:
         raise NotCalls(f"a value is nested deeper than {_MAX_DEPTH} levels") from None
-
-
-def _foreign_call(text: str) -> Call:
-    """The one call of a Java or JavaScript answer, its values as text."""
-    start = _NAME.match(text)
-    if start is None:
-        raise NotCalls("no call at the beginning of the answer")
-    arguments: dict[str, str] = {}
-    position, closed = start.end(), False
-    while not closed:
-        name = _ARGUMENT.match(text, position)
-        if name is None and not arguments and (end := _END_OF_CALL.match(text, position)):
-            position = end.end()
-            break
-        if name is None or name[1] in arguments:
-            raise NotCalls(f"an argument of {start[1]} has no name, or a name is given twice")
-        end_of_value, closed = _end_of_value(text, name.end())
-        arguments[name[1]] = _foreign_value(text[name.end() : end_of_value].strip())
-        position = end_of_value + 1
-    if text[position:].strip(" ;\n\t"):
-        raise NotCalls("more text after the call")
-    return Call(start[1], arguments)
-
-
-def _end_of_value(text: str, start: int) -> tuple[int, bool]:
-    """Where the argument ends whose value begins at `start`, and whether the call ends there.
-
-    A comma ends it only where a name and `=` follow: generics like `HashMap<String, Object>` hold commas too.
-    """
-    depth, quote, position = 0, "", start
-    while position < len(text):
-        sign = text[position]
-        if quote:
-            position += sign == "\\"
-            quote = "" if sign == quote else quote
-        elif sign in "\"'`":
-            quote = sign
-        else:
-            depth += (sign in "([{") - (sign in ")]}")
-            if depth < 0:
-                return position, True
-            if depth == 0 and sign == "," and _ARGUMENT.match(text, position + 1):
-                return position, False
-        position += 1
-    raise NotCalls("a string or a bracket is not closed")
-
-
-def _foreign_value(text: str) -> str:
-    """A value's text without the quotes of a string."""
-    if _STRING.fullmatch(text):
-        return text[1:-1]
-    if not is_expression(text):
-        raise NotCalls(f"{text[:60]!r} is no expression; a string needs quotes")
-    return text
-
-
-def is_expression(text: str) -> bool:
-    """Whether a text may be a Java or JavaScript expression.
-
-    It is none if it is empty, ends in an operator, lacks one between two words, or holds a sign that none has.
-    """
-    return bool(text) and not _NO_EXPRESSION.search(_STRING.sub("''", text))

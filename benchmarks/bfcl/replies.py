@@ -10,26 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ...envs.sgls.json_strict import StrictJsonError, loads, shorten
-from .calls import MAX_CHARS, Call, NotCalls
+from .calls import MAX_CHARS, Call, NotCalls, Reply
 from .categories import Language
-from .pythonic import read_calls
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a reply says.
-
-    Attributes:
-        calls: in order; empty if it calls nothing or cannot be read.
-        malformed: why an attempt at calls cannot be read; None otherwise.
-    """
-
-    calls: tuple[Call, ...] = ()
-    malformed: str | None = None
+from .foreign import foreign_calls
+from .pythonic import python_calls
 
 
 def read_reply(
@@ -79,7 +66,7 @@ def to_message(calls: Iterable[Call], content: str | None = None) -> dict[str, A
 
 def _from_text(text: str, language: Language, names: Iterable[str]) -> Reply:
     try:
-        return Reply(tuple(read_calls(text, language)))
+        return python_calls(text) if language == "python" else foreign_calls(text)
     except NotCalls as error:
         attempt = any(re.search(rf"(?<![\w.]){re.escape(name)}\s*\(", text) for name in names)
         return Reply(malformed=str(error) if attempt else None)

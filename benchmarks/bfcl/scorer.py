@@ -14,11 +14,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .calls import Call, Verdict
+from .calls import Call, Reply, Verdict
 from .convert import offered_name
 from .data import Doc, Entry
 from .foreign import foreign_value
-from .replies import Reply
 
 _IGNORED = re.compile(r"[ ,./\-_*^]")
 _PYTHON = {

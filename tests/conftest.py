@@ -94,3 +94,9 @@ def scripted_backend() -> ModuleType:
 def vllm_fake() -> ModuleType:
     """The module `tests/fakes/vllm_server.py`: `VLLMServer`, a vLLM server that holds a real tiny model."""
     return _load_fake("vllm_server")
+
+
+@pytest.fixture(scope="session")
+def toy_suite() -> ModuleType:
+    """The module `tests/fakes/toy_suite.py`: the suite `Sums` and the agent `Adder`."""
+    return _load_fake("toy_suite")

@@ -158,11 +158,12 @@ def load_local_model(name: str, *, dtype: str = "auto", device: str = "auto", se
     """Load a model and its tokenizer, ready for inference.
 
     Args:
-        name: `smollm2` (the installed asset), `tiny` (random weights, made in a second, for tests and trials), a
-            folder, or a name on the Hugging Face hub (what is in the local cache is not asked for again).
+        name: `smollm2` (the installed asset), `tiny` or the larger `tiny-chat` (random weights, made in a second, for
+            tests and trials), a folder, or a name on the Hugging Face hub (what is in the local cache is not asked for
+            again).
         dtype: `auto` (bfloat16 on CUDA, else float32), `float32`, `bfloat16` or `float16`.
         device: `auto` (CUDA if there is one, else the CPU) or a torch device.
-        seed: of the random weights of `tiny`.
+        seed: of the random weights of `tiny` and `tiny-chat`.
 
     Raises:
         AssetError: `smollm2` is not installed.
@@ -177,10 +178,10 @@ def load_local_model(name: str, *, dtype: str = "auto", device: str = "auto", se
         raise MissingExtraError(error.name or "transformers", "train", "a local model") from None
     place = _device(torch, device)
     kind = _dtype(torch, dtype, place)
-    if name == "tiny":
-        from .tiny import tiny_model
+    if name in ("tiny", "tiny-chat"):
+        from .tiny import tiny_chat_model, tiny_model
 
-        model, tokenizer = tiny_model(seed)
+        model, tokenizer = (tiny_model if name == "tiny" else tiny_chat_model)(seed)
         model = model.to(kind)
     else:
         model, tokenizer = _from_pretrained(str(assets.path(name)) if name == "smollm2" else name, kind)

@@ -28,8 +28,48 @@ taxonomy species human mouse yeast worm fly bacteria virus region evidence stati
 """
 
 
-def tiny_tokenizer() -> Any:
-    """A byte-level BPE tokenizer of 512 tokens with a ChatML template; every text survives encoding and decoding."""
+#: What the byte pairs of `tiny-chat` are learned from: the wordings of the embedded easy tier. Its made-up names are
+#: left out, so that they are spelled letter by letter and can be copied.
+_CHAT_TEXT = """
+system user assistant
+Tools:
+price(thing) weight(thing) maker(thing) road(start, goal) fare(start, goal) home(person) phone(person) job(person)
+king(country) height(mountain)
+What does the cost? How much is the? The costs.
+What does the weigh? How heavy is the? The weighs grams.
+Which maker built the? Who makes the? The is made by.
+How far is it from to by road? How long is the road from to? The road from to is miles long.
+What does the bus from to cost? How much is the fare from to? The bus from to costs.
+In which city is at home? Where does live? lives in.
+How can I call? What is the number of? The number of is.
+What is the job of? What does work as? The job of is.
+Which king rules? Who is the king of? The king of is.
+How high is mount? What is the height of mount? Mount is metres high.
+<tool_call>
+{"name": "price", "arguments": {"thing": ""}}
+{"name": "weight", "arguments": {"thing": ""}}
+{"name": "maker", "arguments": {"thing": ""}}
+{"name": "road", "arguments": {"start": "", "goal": ""}}
+{"name": "fare", "arguments": {"start": "", "goal": ""}}
+{"name": "home", "arguments": {"person": ""}}
+{"name": "phone", "arguments": {"person": ""}}
+{"name": "job", "arguments": {"person": ""}}
+{"name": "king", "arguments": {"country": ""}}
+{"name": "height", "arguments": {"mountain": ""}}
+</tool_call>
+<tool_response>
+{"price": 1} {"grams": 1} {"miles": 1} {"city": ""} {"number": 1} {"name": ""} {"job": ""} {"metres": 1}
+</tool_response>
+"""
+
+
+def tiny_tokenizer(size: int = 512, text: str = _TEXT) -> Any:
+    """A byte-level BPE tokenizer with a ChatML template; every text survives encoding and decoding.
+
+    Args:
+        size: most tokens.
+        text: what the byte pairs are learned from, line by line.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -39,12 +79,12 @@ def tiny_tokenizer() -> Any:
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=512,
+        vocab_size=size,
         special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_TEXT.splitlines(), trainer)
+    tokenizer.train_from_iterator(text.splitlines(), trainer)
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token="<|im_start|>",
@@ -70,15 +110,33 @@ def tiny_model(seed: int = 0) -> tuple[Any, Any]:
     Returns:
         (model, tokenizer)
     """
+    return _random_llama(tiny_tokenizer(), seed, width=64, inner=128, embedding_scale=EMBEDDING_SCALE)
+
+
+def tiny_chat_model(seed: int = 0) -> tuple[Any, Any]:
+    """A random Llama (4 layers of 128, 0.9 million weights, float32) and a tokenizer of 600 tokens.
+
+    Made to be trained from scratch to call the tools of the embedded easy tier.
+
+    Args:
+        seed: of the weights.
+
+    Returns:
+        (model, tokenizer)
+    """
+    tokenizer = tiny_tokenizer(600, _CHAT_TEXT)
+    return _random_llama(tokenizer, seed, width=128, inner=384, embedding_scale=128**-0.5)
+
+
+def _random_llama(tokenizer: Any, seed: int, *, width: int, inner: int, embedding_scale: float) -> tuple[Any, Any]:
     import torch
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-    tokenizer = tiny_tokenizer()
     special = {f"{kind}_token_id": getattr(tokenizer, f"{kind}_token_id") for kind in ("bos", "eos", "pad")}
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=128,
+        hidden_size=width,
+        intermediate_size=inner,
         num_hidden_layers=4,
         num_attention_heads=4,
         num_key_value_heads=2,
@@ -90,6 +148,6 @@ def tiny_model(seed: int = 0) -> tuple[Any, Any]:
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config)
         # As long as a real model's: with the usual tiny ones no adapter could ever make a token likely.
-        torch.nn.init.normal_(model.model.embed_tokens.weight, std=EMBEDDING_SCALE)
+        torch.nn.init.normal_(model.model.embed_tokens.weight, std=embedding_scale)
     model.generation_config = GenerationConfig(**special)
     return model.eval(), tokenizer

@@ -1,0 +1,322 @@
+"""What the learners on conversations share: the policy, acting, the schedule, dev selection, metrics, exact resume.
+
+Everything random is derived from (seed, update), so a killed and resumed run ends with the numbers of an unbroken one.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import gymnasium as gym
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..envs.spaces import ChatMessages
+from ..errors import RunError, UsageError
+from ..runs import RunFolder, write_json
+from .backends import TurnRequest
+from .backends.local import LocalBackend
+from .base import Callback, Learner, TextBandit, TrainingReport, text_bandit
+from .chat_policy import ChatPolicy, ChatPolicyConfig
+from .chat_template import ChatTemplate
+from .checkpoint import Progress
+from .config import parse_config
+from .rollout import RolloutEngine
+from .trajectory import Trajectory
+
+log = logging.getLogger(__name__)
+
+
+class ChatConfig(BaseModel):
+    """Fields that every learner on conversations has."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    policy: ChatPolicyConfig = Field(default_factory=ChatPolicyConfig, description="The language-model policy.")
+    init: str | None = Field(None, description="Run folder whose trained weights to start from.")
+    max_updates: int = Field(200, ge=1, description="Updates.")
+    learning_rate: float = Field(1e-6, gt=0, description="Peak step size of AdamW.")
+    schedule: Literal["cosine", "constant"] = Field("constant", description="Step size after the warm-up.")
+    warmup: float = Field(0.0, ge=0, lt=1, description="Share of the updates in which the step size rises from 0.")
+    gradient_clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
+    micro_batch: int = Field(16, ge=1, description="Conversations in one pass through the model; changes memory only.")
+    chunk: int = Field(1024, ge=1, description="Token distributions held in memory at once.")
+    max_turns: int = Field(10, ge=1, description="Assistant turns of an episode.")
+    max_new_tokens: int = Field(512, ge=1, description="Longest assistant turn.")
+    slots: int = Field(16, ge=1, description="Episodes that are sampled at once.")
+    segment_rule: Literal["content", "position"] = Field(
+        "content", description="content: a run of tokens with a call is never the summary; position: the paper's rule."
+    )
+    eval_every: int = Field(50, ge=1, description="Updates between two evaluations on the dev split.")
+    save_every: int = Field(10, ge=1, description="Updates between two checkpoints.")
+    cpu_threads: int = Field(1, ge=1, description="Threads of torch on the CPU; part of what makes a run repeatable.")
+    seed: int = Field(0, ge=0, description="Seed of data order, samples and random initial weights of an adapter.")
+
+
+class ChatLearner(Learner):
+    """Base of the learners on conversations. A subclass adds `prepare` and `update`.
+
+    Args:
+        config: configuration object, or a dict of its fields.
+        out: run folder; without it nothing is written and a run cannot be resumed.
+    """
+
+    config_class: ClassVar[type[ChatConfig]]
+    #: fields in which a named configuration differs from the class's defaults
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, config: ChatConfig | dict[str, Any] | None = None, out: str | os.PathLike | None = None):
+        given = config if isinstance(config, ChatConfig) else {**self.defaults, **(config or {})}
+        self.config = parse_config(self.config_class, given)
+        self.out = Path(out) if out is not None else None
+        self.spent: dict[str, float] = {}
+        self._policy: ChatPolicy | None = None
+        self._backend: LocalBackend | None = None
+        self._bandit: TextBandit | None = None
+        self._template: ChatTemplate | None = None
+
+    @property
+    def policy(self) -> ChatPolicy:
+        """The policy, loaded on first use."""
+        if self._policy is None:
+            torch.set_num_threads(self.config.cpu_threads)
+            policy = ChatPolicy(self.config.policy)
+            if self.config.init is not None:
+                policy.load(self.config.init)
+            self._policy = policy
+        return self._policy
+
+    @property
+    def backend(self) -> LocalBackend:
+        """Who samples, with the weights that are trained."""
+        if self._backend is None:
+            self._backend = self.policy.backend(self.config.slots)
+        return self._backend
+
+    @property
+    def total_updates(self) -> int:
+        """Updates of a whole run."""
+        return self.config.max_updates
+
+    # ------------------------------------------------------------------------------------------------ acting
+
+    def bind(self, env: gym.Env) -> None:
+        """Remember whether actions are turns of a conversation or a bandit's numbers.
+
+        Raises:
+            UsageError: neither.
+        """
+        self._bandit = None if isinstance(env.observation_space, ChatMessages) else text_bandit(env)
+
+    def act(self, observation: Any, info: dict[str, Any]) -> Any:
+        """The most likely turn, token by token. In a bandit, a malformed turn acts as action 0: one is needed.
+
+        The conversation is rendered from its text; a prompt that fills the context is answered with an empty turn.
+        """
+        bandit, template = self._bandit, self.template
+        messages = observation if bandit is None else bandit.policy_messages(observation, info)
+        tools = info.get("tools") or None if bandit is None else None
+        text = self._greedy_turn(template.prompt_ids(messages, tools), template, tools)
+        return text if bandit is None else bandit.parse_action(text) or 0
+
+    @property
+    def template(self) -> ChatTemplate:
+        """How chats are written."""
+        if self._template is None:
+            backend = self.backend
+            self._template = ChatTemplate(backend.tokenizer, self.config.policy.template, backend.stop_ids)
+        return self._template
+
+    def _greedy_turn(self, ids: list[int], template: ChatTemplate, tools: Any) -> str:
+        room = min(self.config.max_new_tokens, self.backend.context_length - len(ids))
+        if room < 1:
+            return ""
+        self.backend.begin(lambda: None)
+        self.backend.submit(TurnRequest(0, ids, template.stop_ids(tools), room, 0.0, (0,)))
+        ended: list[Any] = []
+        while not ended:
+            ended = self.backend.advance()
+        self.backend.end()
+        return template.turn_text(ended[0][1].ids, tools)
+
+    def engine(self, env: gym.Env) -> RolloutEngine:
+        """A rollout engine on copies of an environment."""
+        config = self.config
+        return RolloutEngine(
+            self.backend,
+            env,
+            template=config.policy.template,
+            max_turns=config.max_turns,
+            segment_rule=config.segment_rule,
+        )
+
+    def play(self, env: gym.Env, tasks: Sequence[str] | None = None) -> tuple[list[Trajectory], dict[str, str]]:
+        """Greedy episodes of the environment's tasks, all together.
+
+        Returns:
+            the finished trajectories in the order of the tasks, and the reason of each task that failed.
+        """
+        engine = self.engine(env)
+        asked = tasks if tasks is not None else task_ids(engine)
+        try:
+            rollouts = engine.collect(asked, 1, temperature=0.0, max_new_tokens=self.config.max_new_tokens)
+        finally:
+            engine.close()
+        self.count(evaluation_tokens=rollouts.stats["tokens"])
+        return [t for group in rollouts for t in group], {f.task_id: f.reason for f in rollouts.failures}
+
+    # ---------------------------------------------------------------------------------------------- learning
+
+    @abstractmethod
+    def prepare(self, env: gym.Env) -> None:
+        """Make ready what `update` needs. The policy has its initial weights, also when a run is resumed."""
+
+    @abstractmethod
+    def update(self, number: int) -> dict[str, Any]:
+        """Make update `number`, from 0; what to log."""
+
+    def learn(
+        self,
+        env: gym.Env,
+        *,
+        eval_env: gym.Env | None = None,
+        callbacks: Sequence[Callback] = (),
+        resume: bool = False,
+    ) -> TrainingReport:
+        """Learn on `env`. With `eval_env`, the checkpoint with the best mean total reward there is kept.
+
+        Raises:
+            RunError: `resume` without a run folder, or with one of another configuration.
+        """
+        if resume and self.out is None:
+            raise RunError("resume needs the run folder that the first part wrote: give out=…")
+        run = RunFolder(self.out, self.describe(env), resume=resume) if self.out is not None else None
+        self.bind(env)
+        self.prepare(env)
+        weights = self.policy.trainable_parameters()
+        self.optimizer = torch.optim.AdamW(
+            list(weights.values()), lr=self.config.learning_rate, weight_decay=0.0, foreach=False
+        )
+        progress = Progress(run, callbacks)
+        if run is not None and run.resumed:
+            progress.restore(weights, self.optimizer)
+        self.spent = progress.spent
+        started = time.monotonic() - progress.seconds
+        for number in range(progress.update, self.total_updates):
+            self._set_step_size(number)
+            self.backend.sync(number)
+            record = self.update(number)
+            if eval_env is not None and self._due(number):
+                record |= self.evaluate(eval_env)
+            progress.advance(record, seconds=time.monotonic() - started, weights=weights)
+            if progress.update % self.config.save_every == 0:
+                progress.save(weights, self.optimizer)
+        progress.save(weights, self.optimizer)
+        progress.take_best(weights)
+        if run is not None:
+            self.save(run.path)
+        return TrainingReport(progress.update, progress.seconds, dict(self.spent), dict(progress.best))
+
+    def _due(self, number: int) -> bool:
+        return number + 1 == self.total_updates or (number + 1) % self.config.eval_every == 0
+
+    def _set_step_size(self, number: int) -> None:
+        warm = math.ceil(self.config.warmup * self.total_updates)
+        rate = self.config.learning_rate
+        if number < warm:
+            rate *= (number + 1) / warm
+        elif self.config.schedule == "cosine":
+            rate *= 0.5 * (1 + math.cos(math.pi * (number - warm) / (self.total_updates - warm)))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def step(self) -> float:
+        """Clip the gradient that was accumulated and make an optimiser step; returns the gradient's norm."""
+        parameters = self.policy.trainable_parameters().values()
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip, error_if_nonfinite=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return float(norm)
+
+    def evaluate(self, env: gym.Env) -> dict[str, float]:
+        """Means over greedy episodes, by episode; one that failed or was not scored counts as 0.
+
+        `dev_reward` is the total; the others are the environment's components, turns and tokens.
+        """
+        played, failed = self.play(env)
+        n = len(played) + len(failed)
+        record = {f"dev_{name}": value * len(played) / n for name, value in mean_rewards(played, missing=0.0).items()}
+        record["dev_reward"] = record.pop("dev_total")
+        return record | {"dev_turns": float(np.mean([len(t.turns) for t in played])), "dev_failed": float(len(failed))}
+
+    # -------------------------------------------------------------------------------------------- bookkeeping
+
+    def count(self, **amounts: float) -> None:
+        """Add to what the learning has spent."""
+        for name, amount in amounts.items():
+            self.spent[name] = self.spent.get(name, 0) + amount
+
+    def describe(self, env: gym.Env | None = None) -> dict[str, Any]:
+        """The run's configuration in plain JSON: agent, fields, environment id and arguments."""
+        description: dict[str, Any] = {"agent": self.name, "config": self.config.model_dump(mode="json")}
+        if env is not None and env.spec is not None:
+            description["env"] = {"id": env.spec.id, "kwargs": env.spec.kwargs}
+        return description
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write `config.json` (unless a run has written its own) and the weights to the folder `path`."""
+        path = Path(path)
+        if not (path / "config.json").exists():
+            write_json(path / "config.json", self.describe())
+        self.policy.save(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, **overrides: Any) -> ChatLearner:
+        """Read what `save` wrote; `overrides` replace configuration fields.
+
+        Raises:
+            RunError: no run folder, one of another agent, or one that never finished.
+        """
+        stored = RunFolder.load_config(path)
+        if stored.get("agent") != cls.name:
+            raise RunError(f"{path} is a run of {stored.get('agent')!r}, expected {cls.name!r}")
+        learner = cls(stored["config"] | overrides | {"init": None})
+        learner.policy.load(path)
+        return learner
+
+
+def task_ids(engine: RolloutEngine) -> list[str]:
+    """The tasks of the engine's environment.
+
+    Raises:
+        UsageError: it does not name any.
+    """
+    ids = engine.task_ids
+    if not ids:
+        raise UsageError("the environment names no tasks: it needs task_ids, see docs/trajectories.md")
+    return list(ids)
+
+
+def mean_rewards(trajectories: Sequence[Trajectory], missing: float | None = None) -> dict[str, float]:
+    """Mean of each reward component, by episode.
+
+    Args:
+        trajectories: episodes.
+        missing: what an episode counts that was not scored; None leaves it out.
+    """
+    means = {}
+    for name in dict.fromkeys(name for t in trajectories for name in t.rewards):
+        values = [t.rewards.get(name) for t in trajectories]
+        given = [missing if value is None else value for value in values]
+        numbers = [value for value in given if value is not None]
+        if numbers:
+            means[name] = float(np.mean(numbers))
+    return means

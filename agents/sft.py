@@ -1,0 +1,126 @@
+"""Supervised fine-tuning on gold episodes: the start from which reinforcement learning has something to reward.
+
+The gold plans of the environment's tasks are played, so that the tools' answers are its own, and put into tokens
+exactly as a rollout of the policy would be. Only the assistant's tokens are learned, those that end a turn included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+from pydantic import Field
+
+from ..errors import InfrastructureError, UsageError
+from .bandit_learner import batch_indices
+from .chat_baselines import GoldAgent
+from .chat_learner import ChatConfig, ChatLearner, log, task_ids
+from .chat_template import Demonstration
+from .sequence_logprobs import pad_batch, token_logprobs
+from .trajectory import Segment, Trajectory, Turn, segments_by_content
+
+
+class SFTConfig(ChatConfig):
+    """Fields of supervised fine-tuning. Defaults as in arXiv 2609.29050 where it gives them."""
+
+    learning_rate: float = Field(5e-6, gt=0, description="Peak step size of AdamW.")
+    schedule: Literal["cosine", "constant"] = Field("cosine", description="Step size after the warm-up.")
+    warmup: float = Field(0.1, ge=0, lt=1, description="Share of the updates in which the step size rises from 0.")
+    batch_size: int = Field(32, ge=1, description="Conversations per update.")
+    max_length: int = Field(16_384, ge=2, description="Longer conversations are left out, and counted.")
+    plans: Literal["first", "all"] = Field("first", description="Of several gold plans: the first, or each of them.")
+
+
+class SFTLearner(ChatLearner):
+    """Maximises the likelihood of gold turns: loss = −mean log p over the assistant's tokens of a batch."""
+
+    name = "sft"
+    config_class = SFTConfig
+    config: SFTConfig
+
+    def prepare(self, env: gym.Env) -> None:
+        """Play the gold plans of all tasks."""
+        self.demonstrations = self._demonstrations(env)
+
+    def update(self, number: int) -> dict[str, Any]:
+        """One step on a batch of demonstrations."""
+        size = self.config.batch_size
+        own = [self.demonstrations[i] for i in batch_indices(len(self.demonstrations), size, self.config.seed, number)]
+        total = sum(int(t.trainable.sum()) for t in own)
+        sums = {Segment.TOOL: 0.0, Segment.SUMMARY: 0.0}
+        counts = dict.fromkeys(sums, 0)
+        for part in pieces(own, self.config.micro_batch):
+            batch = pad_batch(part, self.policy.local.device)
+            scores = token_logprobs(self.policy.model, batch, temperature=1.0, chunk=self.config.chunk)
+            (-scores.logprobs.sum() / total).backward()
+            for segment in sums:
+                mask = batch.segment == segment
+                sums[segment] -= float(scores.logprobs.detach()[mask].sum())
+                counts[segment] += int(mask.sum())
+            self.count(trained_tokens=scores.tokens)
+        record = {f"loss/{s.name.lower()}": sums[s] / counts[s] for s in sums if counts[s]}
+        return {"phase": self.name, "loss": sum(sums.values()) / total, **record, "gradient_norm": self.step()}
+
+    def _demonstrations(self, env: gym.Env) -> list[Trajectory]:
+        engine = self.engine(env)
+        copy = engine.take_env()
+        try:
+            found = [d for task in task_ids(engine) for d in self._of_task(copy, task)]
+        finally:
+            engine.give_back(copy)
+            engine.close()
+        kept = [t for t in found if len(t) <= self.config.max_length]
+        if len(kept) < len(found):
+            log.warning("%d of %d gold episodes are longer than max_length", len(found) - len(kept), len(found))
+        if not kept:
+            raise UsageError("no gold episode to learn from: none was played, or all are longer than max_length")
+        return kept
+
+    def _of_task(self, env: gym.Env, task: str) -> list[Trajectory]:
+        GoldAgent().bind(env)  # refuses environments without gold plans
+        gold = env.get_wrapper_attr("gold")(task)
+        number = len(gold["plans"]) if self.config.plans == "all" else 1
+        template = self.template
+        episodes = []
+        for plan in range(number):
+            agent = GoldAgent(plan)
+            agent.bind(env)
+            messages, calls, tools = _played(agent, env, task)
+            shown = template.demonstration(messages, tools, gold["opening"])
+            episodes.append(_trajectory(shown, calls, task))
+        return episodes
+
+
+def _played(agent: GoldAgent, env: gym.Env, task: str) -> tuple[list[dict[str, Any]], list[bool], Any]:
+    """The conversation of a gold episode, which of its turns hold calls, and the tools shown."""
+    observation, info = env.reset(seed=0, options={"task_id": task})
+    tools, calls, over = info.get("tools") or None, list[bool](), False
+    while not over:
+        known = len(observation)
+        observation, _, terminated, truncated, info = env.step(agent.act(observation, info))
+        over = terminated or truncated
+        calls.append(any(message["role"] == "tool" for message in observation[known:]))
+    if info.get("error"):
+        raise InfrastructureError(f"the gold episode of {task} failed: {info['error']}")
+    return observation, calls, tools
+
+
+def _trajectory(shown: Demonstration, calls: Sequence[bool], task: str) -> Trajectory:
+    """A demonstration as a trajectory, with log-probability 0: it was certain."""
+    trainable = np.array(shown.trainable)
+    return Trajectory(
+        np.array(shown.ids),
+        trainable,
+        segments_by_content(trainable, calls),
+        np.array(shown.step),
+        np.zeros(len(trainable)),
+        tuple(Turn(message=0, calls=holds, reward=None) for holds in calls),
+        task_id=task,
+    )
+
+
+def pieces(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    """Consecutive pieces of at most `size` items."""
+    return [items[first : first + size] for first in range(0, len(items), size)]

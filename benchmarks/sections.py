@@ -115,7 +115,8 @@ def learning(data: ReportData) -> Section | None:
         "Measured on the dev split, from which the checkpoint is chosen too; the comparison above is on other "
         "questions. The first updates are the format warm-up, which prefers no subset. An exact learner pays for its "
         "table of outcomes before the first update and nothing afterwards, so against reasoner calls its curve stands "
-        f"upright. Entropy: running mean over {SMOOTHED_OVER} updates."
+        f"upright. Entropy: running mean over {SMOOTHED_OVER} updates; of the distribution over the candidates for an "
+        "exact learner, of its completions for a sampler."
     )
     if not panels:
         return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from ..agents.base import agent_class
 from ..agents.config import set_dotted
 from ..benchmarks.experiment import PRESETS, TrainingPlan, default_preset, load_preset, train
 from ..benchmarks.held_out import measure_and_report, print_result
@@ -48,11 +50,14 @@ def train_command(
     """
     if resume:
         given = (questions, tools, reasoner, table, env_set, policy, preset, config, init, max_steps, seed, settings)
-        if any(given):
+        if any(value not in (None, []) for value in given):
             raise UsageError("--resume takes everything but --out from the run folder: leave the other options away")
         if out is None:
             raise UsageError("--resume needs --out, the run folder to go on with")
         plan = TrainingPlan.from_run(out)
+        if learner != plan.agent and agent_class(learner).name != plan.agent:
+            raise UsageError(f"{out} is a run of {plan.agent}: toolcredit train {plan.agent} --resume --out {out}")
+        plan = replace(plan, agent=learner)  # an import path finds classes that no package has registered
     else:
         arguments = options.env_arguments(questions, tools, reasoner, table, env_set)
         overrides = {"policy.model": policy, "init": init, "max_updates": max_steps, "seed": seed}

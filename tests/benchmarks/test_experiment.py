@@ -149,8 +149,9 @@ def test_unfinished_and_foreign_folders_are_refused(plan, tmp_path):
     with pytest.raises(RunError, match="has not answered the held-out questions"):
         read_records(plan())
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "config.json").write_text("{}")
-    with pytest.raises(RunError, match="no training run"):
-        TrainingPlan.from_run(tmp_path / "other")
+    for stored in ("{}", '{"agent": "fgpo", "config": {}, "env": []}'):
+        (tmp_path / "other" / "config.json").write_text(stored)
+        with pytest.raises(RunError, match="training run"):
+            TrainingPlan.from_run(tmp_path / "other")
     with pytest.raises(UsageError, match="does not learn"):
         TrainingPlan("none", {}, "GenomeToolSubset-v0", {}, str(tmp_path)).learner()

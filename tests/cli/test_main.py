@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pytest
+from toolcredit.agents.base import Agent
 from toolcredit.cli.main import app
 from toolcredit.envs.genome.questions import load_questions, write_questions
+from toolcredit.errors import UsageError
 from typer.testing import CliRunner
 
 
@@ -79,6 +82,7 @@ def test_eval_prints_every_reference_as_json(files):
         (("fgpo", "--set", "policy.model=no/such-model", "--set", "max_updates=1"), "no/such-model"),
         (("fgpo", "--resume"), "--out"),
         (("fgpo", "--resume", "--out", "nowhere", "--seed", "1"), "--resume"),
+        (("fgpo", "--resume", "--out", "nowhere", "--seed", "0"), "leave the other options away"),
         (("fgpo", "--config", "missing.json"), "missing.json"),
         (("fgpo", "--preset", "huge"), "fgpo-paper"),
     ],
@@ -124,3 +128,51 @@ def test_ctrl_c_leaves_a_run_that_resumes(files, tmp_path):
     assert f"toolcredit train fgpo --resume --out {out}" in errors and "Traceback" not in errors
     before = (out / "metrics.jsonl").read_text().splitlines()
     assert json.loads(before[-1])["update"] < 400
+
+
+def test_resume_refuses_a_run_of_another_learner(tmp_path):
+    stored = {"agent": "none", "config": {}, "env": {"id": "GenomeToolSubset-v0", "kwargs": {}}}
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    result = CliRunner().invoke(app, ["train", "random", "--resume", "--out", str(tmp_path)])
+    assert isinstance(result.exception, UsageError)
+    assert f"toolcredit train none --resume --out {tmp_path}" in str(result.exception)
+
+
+class NeedsArguments(Agent):
+    name = "needy"
+
+    def __init__(self, model):
+        self.model = model
+
+    def act(self, observation, info):
+        return 0
+
+
+def test_an_agent_that_cannot_be_made_without_arguments_is_refused(monkeypatch):
+    module = types.ModuleType("here")
+    module.NeedsArguments = NeedsArguments
+    monkeypatch.setitem(sys.modules, "here", module)
+    result = CliRunner().invoke(app, ["eval", "here:NeedsArguments"])
+    assert isinstance(result.exception, UsageError) and "give them all defaults" in str(result.exception)
+    result = CliRunner().invoke(app, ["eval", ".here:NeedsArguments"])
+    assert isinstance(result.exception, UsageError) and "is no import path" in str(result.exception)
+
+
+@pytest.mark.slow
+def test_quickstart_from_nothing_to_a_report_and_again(tmp_path):
+    pytest.importorskip("torch", reason="needs the extra 'train'")
+    command = ("quickstart", "--policy", "tiny", "--max-steps", 1, "--out", tmp_path / "run", "--json")
+    first = subprocess.run([sys.executable, "-m", "toolcredit", *map(str, command)], capture_output=True, text=True)
+    assert first.returncode == 0, first.stderr
+    result = json.loads(first.stdout)
+    assert set(result["strategies"]) == {"fgpo", "grpo", "none", "all", "random", "best_fixed", "oracle"}
+    assert result["training"]["fgpo"]["updates"] == result["training"]["grpo"]["updates"] == 81
+    compared = {(c["strategy"], c["reference"]) for c in result["comparisons"]}
+    assert ("fgpo", "grpo") in compared and ("grpo", "none") in compared
+    assert "<svg" in (tmp_path / "run" / "report.html").read_text("utf-8")
+    again = toolcredit(*command)
+    assert again.returncode == 0 and json.loads(again.stdout) == result
+    measured = toolcredit("eval", tmp_path / "run" / "grpo", "--split", "dev", "--json")
+    assert measured.returncode == 0 and "grpo" in json.loads(measured.stdout)["strategies"]
+    refused = toolcredit(*command[:4], 2, *command[5:])
+    assert refused.returncode == 2 and "max_updates: was 1, now 2" in refused.stderr

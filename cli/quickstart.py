@@ -30,7 +30,7 @@ ENV_ID = "GenomeToolSubset-v0"
 def quickstart(
     out: Path = typer.Option(Path("runs/quickstart"), "--out", help="Folder for the table, both runs and the report."),
     policy: str = typer.Option("smollm2", "--policy", help="smollm2, tiny, a local folder, or a hub name."),
-    max_steps: int = typer.Option(None, "--max-steps", help="Updates of each learner; default: the preset's."),
+    max_steps: int = typer.Option(70, "--max-steps", help="Updates of each learner after the format warm-up."),
     seed: int = typer.Option(0, "--seed", help="Seed of both runs."),
     workers: int = typer.Option(
         None, "--workers", min=1, help="Training processes at once; default: one a core, at most 2."
@@ -58,13 +58,11 @@ def quickstart(
         print_result(result, out)
 
 
-def quickstart_plans(out: Path, policy: str, max_steps: int | None, seed: int) -> list[TrainingPlan]:
+def quickstart_plans(out: Path, policy: str, max_steps: int, seed: int) -> list[TrainingPlan]:
     """One plan per learner: the shipped presets over one table, with one cache of the frozen layers' states."""
-    fields: dict[str, Any] = {"policy.model": policy, "policy.seed": seed, "seed": seed}
+    fields: dict[str, Any] = {"policy.model": policy, "policy.seed": seed, "seed": seed, "max_updates": max_steps}
     if policy == "smollm2":
         fields |= {"policy.trunk_cache": "disk", "policy.trunk_folder": str(out / "trunk")}
-    if max_steps is not None:
-        fields["max_updates"] = max_steps
     environment = {"table": str(out / "table.parquet")}
     return [plan_training(name, ENV_ID, environment, fields, out=out / name) for name in LEARNERS]
 

@@ -16,8 +16,6 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Any
 
-from peft import PeftModel
-
 from ..agents.backends import TurnRequest
 from ..agents.backends.local import LocalBackend
 from ..agents.chat_template import ChatTemplate
@@ -200,6 +198,8 @@ def load_model(name: str, adapter: str | os.PathLike | None, dtype: str, device:
     folder = Path(adapter) / "adapter" if (Path(adapter) / "adapter").is_dir() else Path(adapter)
     if not (folder / WEIGHTS).is_file():
         raise RunError(f"{adapter} holds no adapter: expected {WEIGHTS} (no other format is read)")
+    from peft import PeftModel
+
     try:
         PeftModel.from_pretrained(local.model, str(folder))  # puts its layers into local.model
     except Exception as error:  # noqa: BLE001 - peft raises what its reader raises

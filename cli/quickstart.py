@@ -30,7 +30,7 @@ ENV_ID = "GenomeToolSubset-v0"
 def quickstart(
     out: Path = typer.Option(Path("runs/quickstart"), "--out", help="Folder for the table, both runs and the report."),
     policy: str = typer.Option("smollm2", "--policy", help="smollm2, tiny, a local folder, or a hub name."),
-    max_steps: int = typer.Option(70, "--max-steps", help="Updates of each learner after the format warm-up."),
+    max_steps: int = typer.Option(60, "--max-steps", help="Updates of each learner after the format warm-up."),
     seed: int = typer.Option(0, "--seed", help="Seed of both runs."),
     workers: int = typer.Option(
         None, "--workers", min=1, help="Training processes at once; default: one a core, at most 2."

@@ -107,11 +107,13 @@ def _detect(record: Mapping[str, Any]) -> str:
         return "seqqa"
     if "task" in record and isinstance(record.get("choices"), str) and "sequence" in record:
         return "phagebench"
-    try:
-        Question.from_json(record)
-    except QuestionError:
-        return "genomeqa" if {"options", "choices"} & record.keys() and "sequence" not in record else "toolcredit"
-    return "toolcredit"
+    for format, read in (("toolcredit", Question.from_json), ("genomeqa", lambda record: _genomeqa(record, "x"))):
+        try:
+            read(record)
+            return format
+        except QuestionError:
+            continue
+    return "toolcredit" if "sequence" in record else "genomeqa"  # for the errors of their readers
 
 
 def _renamed(question: Question, prefix: str) -> Question:

@@ -67,8 +67,10 @@ def list_suites(
     "run",
     context_settings=_SUITE_FLAGS,
     epilog="Flags of the suites, after the suite's name (see `toolcredit bench list SUITE`): "
-    "genomeqa --questions --format --split --mode --bases --tools --reasoner --parsimony; "
-    "toucan --tasks --split --tier --group --mock --judge --max-turns --strictness --distractors.",
+    "bfcl --version --source --mode --scorer; genomeqa --questions --format --split --mode --bases --tools "
+    "--reasoner --parsimony; tau2 --domain --split --solo --user --user-base-url --user-api-key-env --judge "
+    "--judge-base-url --judge-api-key-env --max-steps --max-errors; toucan --tasks --split --tier --group --mock "
+    "--judge --max-turns --strictness --distractors --distractor-seed.",
 )
 def run(
     ctx: typer.Context,

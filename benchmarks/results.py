@@ -4,7 +4,8 @@ What counts how:
 * whatever is not completed counts as 0 in every figure and is listed;
 * a rate over tasks that were played once has Wilson's interval; any other mean, and whatever is played several times,
   a percentile bootstrap over tasks, whose trials stay together;
-* an aggregate has a bootstrap interval, too: tasks are resampled within their categories.
+* an aggregate has a bootstrap interval, too: tasks are resampled within their categories. It has none where all tasks
+  came out alike.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def summarise(attempts: Sequence[Attempt], suite: Suite) -> dict[str, Any]:
         **{state: sum(a.state == state for a in attempts) for state in ("completed", "failed", "unresolved")},
         "categories": {name: _figures(part) for name, part in categories.items()},
         "aggregates": aggregates(attempts, suite),
-        "aggregate_ci": aggregate_intervals([attempts], suite),
+        "aggregate_ci": _aggregate_intervals(attempts, suite),
         "failures": [
             {"task": a.task.id, "trial": a.trial, "category": a.task.category, "state": a.state, "error": a.error}
             for a in attempts
@@ -120,6 +121,14 @@ def _figures(attempts: Sequence[Attempt]) -> dict[str, Any]:
         known = [(value, a.task.id) for a in attempts if (value := a.metric(name)) is not None]
         metrics[name] = mean_with_interval([value for value, _ in known], [task for _, task in known])
     return {"n": len(attempts), "score": score["mean"], "ci": score["ci"], "metrics": metrics}
+
+
+def _aggregate_intervals(attempts: Sequence[Attempt], suite: Suite) -> dict[str, list[float] | None]:
+    """`micro` is a plain mean. Where all tasks came out alike, resampling them tells nothing: None, not a point."""
+    drawn = aggregate_intervals([attempts], suite)
+    known = {name: ends if ends is not None and ends[0] < ends[1] else None for name, ends in drawn.items()}
+    micro = mean_with_interval([float(a.success) for a in attempts], [a.task.id for a in attempts])
+    return {**known, "micro": micro["ci"]}
 
 
 def usable_suite(config: dict[str, Any]) -> Suite | None:

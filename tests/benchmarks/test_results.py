@@ -75,12 +75,14 @@ def test_aggregates_have_intervals_from_tasks_drawn_within_categories(toy_suite)
     mixed = attempts([True, False] * 15, category="mixed")
     result = summarise([*sure, *mixed], suite)
     assert result["aggregates"] == {"per_task": 0.75, "never": None, "micro": 0.75}
-    low, high = result["aggregate_ci"]["micro"]
+    low, high = result["aggregate_ci"]["per_task"]
     # only the mixed category varies: half of a rate over 30 tasks
     assert low == pytest.approx(0.75 - 0.5 * 1.96 * np.sqrt(0.25 / 30), abs=0.03)
     assert high == pytest.approx(0.75 + 0.5 * 1.96 * np.sqrt(0.25 / 30), abs=0.03)
     assert result["aggregate_ci"]["never"] is None
-    assert summarise(sure, suite)["aggregate_ci"]["micro"] == [1.0, 1.0]
+    assert result["aggregate_ci"]["micro"] == list(wilson(45, 60))
+    alike = summarise(sure, suite)["aggregate_ci"]
+    assert alike == {"per_task": None, "never": None, "micro": list(wilson(30, 30))}
 
 
 def test_a_task_that_is_drawn_twice_is_two_tasks(toy_suite):

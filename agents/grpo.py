@@ -64,7 +64,10 @@ class GRPO(BanditLearner):
         for _ in range(self.config.inner_epochs):
             paths = self.policy.path_logprobs(prompts, samples, temperature=self.config.temperature)
             self.count(scored_tokens=paths.tokens)
-            old = paths.logprobs.detach() if old is None else old
+            if old is None:
+                old = paths.logprobs.detach()
+                # E[−log p(y)] over the policy's own samples: the entropy of its completions, in nats
+                record["entropy"] = -float((old * paths.scored).sum(-1).mean())
             weights = torch.as_tensor(advantages.reshape(-1)).to(paths.logprobs)
             loss, stats = ppo_clip(paths.logprobs, old, weights, paths.scored, self.config.clip)
             if reference is not None:

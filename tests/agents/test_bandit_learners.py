@@ -149,13 +149,22 @@ def test_grpo_counts_a_reasoner_call_per_well_formed_completion(env):
     assert learner.spent["reasoner_calls"] == pytest.approx(2 * 4 * 3 - malformed * 4 * 3)
 
 
-def test_free_generation_samples_too(env):
+def test_free_generation_samples_too(env, monkeypatch):
     learner = GRPO(
         TINY | {"max_updates": 1, "format_updates": 1, "max_new_tokens": 5, "group_size": 2, "batch_size": 2}
     )
-    records = []
+    generate, drawn, records = learner.policy.generate, [], []
+
+    def keep(*arguments, **keywords):
+        groups = generate(*arguments, **keywords)
+        drawn.extend(sample for group in groups for sample in group)
+        return groups
+
+    monkeypatch.setattr(learner.policy, "generate", keep)
     learner.learn(env, callbacks=[records.append])
-    assert 0 <= records[-1]["malformed"] <= 1 and records[-1]["truncated"] >= 0
+    assert len(drawn) == 4
+    assert records[-1]["malformed"] >= records[-1]["truncated"] == np.mean([sample.truncated for sample in drawn])
+    assert records[-1]["entropy"] == pytest.approx(-np.mean([sum(sample.logprobs) for sample in drawn]), abs=1e-3)
 
 
 def test_unknown_fields_and_values_are_refused_by_name():

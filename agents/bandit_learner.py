@@ -65,14 +65,14 @@ class Contexts:
     Attributes:
         ids: question ids.
         prompts: token ids of each prompt.
-        rewards: (questions, actions) float64.
+        rewards: (questions, actions) float64; None where the learner asked for none.
         correct: (questions, actions) bool; None where the environment knows rewards only.
         sizes: (actions,) number of tools of each action.
     """
 
     ids: list[str]
     prompts: list[list[int]]
-    rewards: np.ndarray
+    rewards: np.ndarray | None
     correct: np.ndarray | None
     sizes: np.ndarray
 
@@ -86,6 +86,8 @@ class BanditLearner(Learner):
     """
 
     config_class: ClassVar[type[BanditConfig]]
+    #: whether learning needs the reward of every action, and so 2ⁿ reasoner calls per question before it begins
+    needs_table: ClassVar[bool] = True
 
     def __init__(self, config: BanditConfig | dict[str, Any] | None = None, out: str | os.PathLike | None = None):
         self.config = parse_config(self.config_class, config)
@@ -156,7 +158,7 @@ class BanditLearner(Learner):
         run = RunFolder(self.out, self.describe(env), resume=resume) if self.out is not None else None
         self.env = env
         self.bind(env)
-        train = self.contexts(env)
+        train = self.contexts(env, with_rewards=self.needs_table)
         dev = self.contexts(eval_env) if eval_env is not None else None
         self.optimizer = self._new_optimizer()
         progress = Progress(run, callbacks)
@@ -252,13 +254,15 @@ class BanditLearner(Learner):
 
     # -------------------------------------------------------------------------------------------- bookkeeping
 
-    def contexts(self, env: gym.Env) -> Contexts:
-        """Prompts, rewards and outcomes of every question of `env`, through its interface."""
-        table = RewardTable.build(env)
-        prompts = self.prompts(env)
+    def contexts(self, env: gym.Env, with_rewards: bool = True) -> Contexts:
+        """Prompts of every question of `env` and, unless declined, the rewards of every action."""
+        prompts, ids = self.prompts(env), list(text_bandit(env).question_ids)
         sizes = np.array([bin(a).count("1") for a in range(int(env.unwrapped.action_space.n))])  # type: ignore[attr-defined]
+        if not with_rewards:
+            return Contexts(ids, prompts, None, None, sizes)
+        table = RewardTable.build(env)
         correct = table.correct_for(env) if table.header.kind == "outcomes" else None
-        return Contexts(list(text_bandit(env).question_ids), prompts, table.rewards_for(env), correct, sizes)
+        return Contexts(ids, prompts, table.rewards_for(env), correct, sizes)
 
     def prompts(self, env: gym.Env) -> list[list[int]]:
         """Token ids of every prompt, in the order of `question_ids`; the policy is told that they will come."""
@@ -287,6 +291,7 @@ class BanditLearner(Learner):
 
     def evaluate(self, contexts: Contexts) -> dict[str, float]:
         """Mean reward, accuracy and tools of controlled decoding, valid mass and closed-form dead-group rate."""
+        assert contexts.rewards is not None
         scored = self._score_all(contexts.prompts)
         chosen = scored.mean.argmax(-1).cpu().numpy()
         rows = np.arange(len(chosen))

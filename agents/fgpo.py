@@ -43,6 +43,7 @@ class FGPO(BanditLearner):
         """One step on −(J + anchor), averaged over the batch."""
         scored = self.policy.score([contexts.prompts[i] for i in batch], grad=True)
         self.count(scored_tokens=scored.tokens)
+        assert contexts.rewards is not None
         self.spent["reasoner_calls"] = contexts.rewards.size  # the whole table, once
         rewards = torch.as_tensor(contexts.rewards[batch]).to(scored.sums)
         subset = self._draw_subset(rewards, generator)

@@ -43,6 +43,7 @@ class GRPO(BanditLearner):
 
     name = "grpo"
     config_class = GRPOConfig
+    needs_table = False
     config: GRPOConfig
 
     def update(self, contexts: Contexts, batch: np.ndarray, generator: torch.Generator) -> dict[str, float]:

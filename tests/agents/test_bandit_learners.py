@@ -208,3 +208,21 @@ def test_every_question_is_visited_once_a_pass():
     seen = np.concatenate([batch_indices(10, 4, seed=3, update=u) for u in range(5)])
     assert sorted(seen[:10]) == list(range(10)) and sorted(seen[10:]) == list(range(10))
     assert not np.array_equal(seen[:10], seen[10:])
+
+
+def test_grpo_asks_the_reasoner_only_for_what_it_samples(env):
+    asked = []
+
+    class Counting(type(env)):
+        def step(self, action):
+            asked.append(action)
+            return super().step(action)
+
+    counting = Counting(env.choices)
+    learner = GRPO(TINY | {"sampler": "tree", "max_updates": 2, "format_updates": 1, "group_size": 3})
+    learner.learn(counting)
+    assert len(asked) == learner.spent.get("reasoner_calls", 0) <= 2 * 4 * 3
+    exact = FGPO(TINY | {"max_updates": 1, "format_updates": 1})
+    asked.clear()
+    exact.learn(counting)
+    assert len(asked) == exact.spent["reasoner_calls"] == 8 * 4

@@ -49,6 +49,9 @@ _RATINGS = {f"RATING: {points}": points for points in range(1, 6)}
 _VERDICTS = {"VERDICT: solved": True, "VERDICT: unsolved": False}
 _MAX_ANSWER_CHARS = 20_000
 _MAX_REASON_CHARS = 500
+_MOST_ANSWERS = 100
+#: of one answer or reply; the environment shows an agent at most 2,048 characters of an answer
+_MAX_PART_CHARS = 8_192
 
 
 class ChatJudge:
@@ -131,7 +134,18 @@ def read_opinion(text: str, forms: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def _document(case: Case, with_calls: bool) -> str:
-    shown = ("tool", "arguments", "answer") if with_calls else ("tool", "answer")
-    answers = [{name: answer[name] for name in shown} for answer in case.answers]
-    document = {"question": case.question, "tool_answers": answers, "final_reply": case.reply}
+    answers = []
+    for answer in case.answers[:_MOST_ANSWERS]:
+        calls = {"arguments": _shorten(answer["arguments"])} if with_calls else {}
+        answers.append({"tool": answer["tool"], **calls, "answer": _shorten(answer["answer"])})
+    document = {"question": case.question, "tool_answers": answers, "final_reply": _shorten(case.reply)}
     return json.dumps(document, ensure_ascii=False, indent=1)
+
+
+def _shorten(value: Any) -> Any:
+    """A value, or where it is very long the two ends of its text: a judge's context is bounded."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if len(text) <= _MAX_PART_CHARS:
+        return value
+    half = _MAX_PART_CHARS // 2
+    return f"{text[:half]} … [{len(text) - 2 * half} characters cut] … {text[-half:]}"

@@ -36,7 +36,7 @@ _HOUR = re.compile(r"(?<![\w:.,])(\d{1,2})\s*([ap]\.?m\b\.?)", re.I)
 #: a token of letters and digits, or of many digits with hyphens: PRD-76955, q3.docx, 063-334930
 _CODE = re.compile(r"(?<![\w./-])(?=[\w./-]*\d)(?:[A-Za-z_]\w*|\d{3,}-\d\w*|\d+[A-Za-z_]+\d\w*)(?:[-./]\w+)*", re.ASCII)
 _NUMBER = re.compile(r"(?<![\w.])([-−]?)(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?!\d)(\s?%)?")
-_LIST_MARK = re.compile(r"^[ \t]*\d{1,2}[.)](?=\s)", re.M)
+_LIST_MARK = re.compile(r"^[ \t*_-]*\(?\d{1,2}[.)](?=\s)", re.M)
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 #: where a capital letter says nothing: after the beginning of a line, a sentence, a quotation or a bracket
 _BEGINNING = re.compile(r"(?:^|[.!?:;]|[\"“”'‘(\[*_#>|•–—-])[\s*_#>\"“'‘(]*\Z")

@@ -17,7 +17,8 @@ as invented).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ from .matching import TOLERANCE
 VERSION = "1"
 _RELATIVE_ROUNDING = 0.005
 _CHARS, _CHARS_PER_FACT = 600, 200
+_MOST_CHARS_READ = 20_000
 _ASKING = ("?", "please tell", "please give", "need to know", "let me know", "please specify", "please provide")
 _NEGATIVE = ("minus", "negative", "below", "behind", "down", "loss", "lost", "fell", "less", "south", "west", "under")
 _RAW = ("<tool_call>", "</tool_call>", "<tool_response>", '{"', "[{", "```json")
@@ -137,7 +139,7 @@ class _Evidence:
 
     text: str
     claims: Claims
-    numbers: frozenset[float]
+    numbers: tuple[float, ...]  # in ascending order
 
     @classmethod
     def of(cls, case: Case) -> _Evidence:
@@ -149,7 +151,7 @@ class _Evidence:
         numbers = {abs(value) for value, _ in claims.numbers} | word_values(claims.words)
         numbers |= {float(date[:4]) for date in claims.dates if date[0] != "-"}
         numbers |= {float(len(part)) for answer in case.answers for part in _lists(answer["answer"])}
-        return cls(text.lower(), claims, frozenset(numbers))
+        return cls(text.lower(), claims, tuple(sorted(numbers)))
 
 
 def _lists(value: Any) -> Iterable[list[Any]]:
@@ -168,6 +170,7 @@ class _Reply:
 
     @classmethod
     def read(cls, reply: str) -> _Reply:
+        reply = reply[:_MOST_CHARS_READ]
         return cls(f" {' '.join(reply.lower().split())} ", read_claims(reply))
 
     def states(self, value: Any, wordings: Iterable[str]) -> bool:
@@ -215,9 +218,14 @@ class _Reply:
 
 
 def _supported(value: float, shown: int, evidence: _Evidence) -> bool:
-    if abs(value) in evidence.numbers or abs(value) / 100 in evidence.numbers:
-        return True
-    return any(_is_rounding(abs(value), shown, known, False) for known in evidence.numbers)
+    """Whether a number, or its hundredth (a percentage), is a given one or rounds one to its shown decimals."""
+    half = 0.5 * 10.0**-shown + TOLERANCE
+    return _any_near(evidence.numbers, abs(value), half) or _any_near(evidence.numbers, abs(value) / 100, TOLERANCE)
+
+
+def _any_near(numbers: Sequence[float], value: float, distance: float) -> bool:
+    start = bisect_left(numbers, value - distance)
+    return start < len(numbers) and numbers[start] <= value + distance
 
 
 def _is_rounding(number: float, shown: int, value: float, close: bool) -> bool:

@@ -190,6 +190,14 @@ def test_reading_claims_is_linear(text):
     assert time.process_time() - start < 5
 
 
+def test_hostile_replies_and_answers_are_judged_in_time():
+    numbers = {"tool": "get_flight", "arguments": {}, "answer": {"all": list(range(50_000))}}
+    start = time.process_time()
+    for reply in (" ".join(f"{n}.5" for n in range(30_000)), "FLT-20417 " * 13_000, "A1-" * 40_000, "\x00" * 130_000):
+        assert rate(reply, answers=[FLIGHT, numbers]).points == 1
+    assert time.process_time() - start < 10
+
+
 def test_languages_and_scripts():
     assert language("What does the flight to Tarrow cost, and when is it?") == "English"
     assert language("Was kostet der Flug nach Tarrow und wann ist er?") == "German"
@@ -379,6 +387,15 @@ RATINGS = {f"RATING: {n}": n for n in range(1, 6)}
 )
 def test_only_the_asked_form_is_read(text, points):
     assert read_opinion(text, RATINGS)[0] == points
+
+
+def test_very_long_answers_are_cut_for_the_chat_judge(chat_server, fake_chat):
+    chat_server.script(fake_chat.reply("Long.\nRATING: 2"))
+    long = {**FLIGHT, "answer": {"text": "x" * 100_000}}
+    assert chat_judge(chat_server)(case("y" * 50_000, answers=[long] * 150)).points == 2
+    document = json.loads(chat_server.bodies[0]["messages"][1]["content"])
+    assert len(document["tool_answers"]) == 100 and "cut" in document["tool_answers"][0]["answer"]
+    assert len(document["final_reply"]) < 9_000
 
 
 def test_the_chat_judge_needs_at_least_one_ask(chat_server):

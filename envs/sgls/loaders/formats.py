@@ -228,11 +228,13 @@ def make_task(
     unknown = sorted({call.name for plan in plans for call in plan.calls} - names)
     if unknown:
         raise RowError(f"the gold calls {', '.join(unknown)}, which is not among the tools")
+    calls = len(plans[0].calls)
+    if any(fact.call is not None and not 0 <= fact.call < calls for fact in more.get("facts", ())):
+        raise RowError(f"a fact names a call that is not among the {calls} of the gold, counted from 0")
     try:
         Toolbox(specs).check_schemas()
     except SchemaError as error:
         raise RowError(str(error)) from None
-    calls = len(plans[0].calls)
     fields = {"category": _category(plans[0], more.get("missing", ())), "tier": "medium" if calls <= 2 else "hard"}
     try:
         return Task(

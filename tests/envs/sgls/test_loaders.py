@@ -431,6 +431,7 @@ def test_a_whole_episode_on_a_generic_row(tmp_path):
         ({"gold": [["swim"]]}, "swim, which is not among the tools"),
         ({"plans": [[[TIDE]], ["tide"]]}, "different kinds"),
         ({"facts": [{"name": "metres"}]}, "is no fact"),
+        ({"facts": [{"key": "metres", "value": 1, "call": 1}]}, "not among the 1 of the gold"),
         ({"tier": "extreme"}, "tier is 'extreme'"),
     ],
 )

@@ -160,9 +160,7 @@ class LocalChat:
         ids, stop_ids = player.prompt(messages, tools)
         room = player.local.context_length - len(ids)
         if room < 1:
-            raise UsageError(
-                f"{player.name}: {len(ids)} tokens do not fit into its {player.local.context_length}"
-            )
+            raise UsageError(f"{player.name}: {len(ids)} tokens do not fit into its {player.local.context_length}")
         self._turns += 1
         future = player.sampler.sample(
             ids, stop_ids, min(player.max_tokens, room), player.temperature, self._context.seed + self._turns

@@ -18,7 +18,7 @@ from ..agents.base import Agent
 from ..agents.dead_groups import dead_group_curve
 from ..envs.make import env_parameters
 from ..envs.table import RewardTable
-from ..errors import RunError
+from ..errors import InfrastructureError, RunError
 from ..runs import read_jsonl, write_json
 from .experiment import GROUP_SIZES, HELD_OUT, TRAINING, TrainingPlan, held_out_env
 from .report import LearnerRun, ReportData, write_report
@@ -69,11 +69,17 @@ def _by_size(training: Mapping[str, Any]) -> dict[int, float]:
 
 
 def _examples(plan: TrainingPlan, split: str, evaluation: Evaluation) -> list[Example]:
-    """Rescued and broken questions of every learner, with evidence: the tools run again, a table keeps no text."""
+    """Rescued and broken questions of every learner, with evidence: the tools run again, a table keeps no text.
+
+    Without examples where the reasoner's endpoint is down now: the result does not need it.
+    """
     without_table = {"table": None} if "table" in env_parameters(plan.env_id) else {}
     env = plan.env(split, **without_table)
     own = [name for name in evaluation.records if name not in REFERENCES]
-    return [example for name in own for example in examples(env, evaluation, name)]
+    try:
+        return [example for name in own for example in examples(env, evaluation, name)]
+    except InfrastructureError:
+        return []
 
 
 def read_records(plan: TrainingPlan) -> list[Record]:

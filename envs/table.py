@@ -19,11 +19,14 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-from ..errors import StaleTableError, TableError, UsageError
+from ..errors import EndpointError, StaleTableError, TableError, UsageError
 from ..rewards.subset import SubsetReward, subset_reward
 
 #: Outcomes that are no option: the reply named none (wrong, and counted), or there was no reply (unknown).
 UNPARSED, FAILED = -1, -2
+
+#: Name of a table that is in no file.
+IN_MEMORY = "the reward table"
 
 #: Called with (finished questions, all questions) whenever one more is finished.
 ProgressCallback = Callable[[int, int], None]
@@ -175,7 +178,7 @@ class RewardTable:
         name: how messages call the table, e.g. its path.
     """
 
-    def __init__(self, header: Header, rows: Rows, name: str = "the reward table"):
+    def __init__(self, header: Header, rows: Rows, name: str = IN_MEMORY):
         self.header = header
         self.rows = rows
         self.name = name
@@ -269,6 +272,7 @@ class RewardTable:
         Raises:
             StaleTableError: `env` has other tools, reasoner or questions than the table.
             TableError: an outcome failed when the table was built.
+            `EndpointError` if it was built in memory: there is no file that a later build could complete.
         """
         ids, values = self._values_for(env)
         inner: Any = env.unwrapped
@@ -325,6 +329,11 @@ class RewardTable:
                 "changed since it was built; `toolcredit table build` adds them"
             )
         failed = int(self.header.missing(values).sum())
+        if failed and self.name == IN_MEMORY:
+            raise EndpointError(
+                f"{failed} outcomes failed: the reasoner's endpoint did not answer. `toolcredit table build --out FILE` "
+                "keeps what was answered and asks only for the rest again; then give it with --table FILE"
+            )
         if failed:
             raise TableError(
                 f"{failed} outcomes in {self.name} failed when it was built and have no reward: "

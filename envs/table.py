@@ -331,8 +331,8 @@ class RewardTable:
         failed = int(self.header.missing(values).sum())
         if failed and self.name == IN_MEMORY:
             raise EndpointError(
-                f"{failed} outcomes failed: the reasoner's endpoint did not answer. `toolcredit table build --out FILE` "
-                "keeps what was answered and asks only for the rest again; then give it with --table FILE"
+                f"{failed} outcomes failed: the reasoner's endpoint did not answer. Fill a file with "
+                "`toolcredit table build --out FILE`, which asks only for what is missing, and give it with --table FILE"
             )
         if failed:
             raise TableError(

@@ -332,7 +332,7 @@ class RewardTable:
         if failed and self.name == IN_MEMORY:
             raise EndpointError(
                 f"{failed} outcomes failed: the reasoner's endpoint did not answer. Fill a file with "
-                "`toolcredit table build --out FILE`, which asks only for what is missing, and give it with --table FILE"
+                "`toolcredit table build --out FILE`, which asks only for what is missing, and give it as --table"
             )
         if failed:
             raise TableError(

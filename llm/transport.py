@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import contextlib
 import importlib
+import json
 import os
 import threading
 import weakref
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 
 from .limiter import Limit, Limiter
 from .retry import AttemptError, is_transient, retry_after
+from .wire import Wire
 
 T = TypeVar("T")
 
@@ -29,6 +31,7 @@ class Background:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.wire = Wire()
         self._http: Any = None
         # an endpoint's limiter lives as long as a client that uses it
         self._limiters: weakref.WeakValueDictionary[str, Limiter] = weakref.WeakValueDictionary()
@@ -67,6 +70,7 @@ class Background:
         return self._http
 
     async def _close(self) -> None:
+        self.wire.close()
         if self._http is not None:
             await self._http.aclose()
 
@@ -109,12 +113,12 @@ def _httpx() -> Any:
     return importlib.import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
 
 
-async def post_chat(create: Any, body: dict[str, Any], max_bytes: int) -> tuple[bytes, str]:
+async def post_chat(create: Any, request: bytes, max_bytes: int) -> tuple[bytes, str]:
     """Send one chat completion request, without retries.
 
     Args:
         create: `chat.completions.with_streaming_response.create` of an `openai.AsyncOpenAI` over `Background.http`.
-        body: the request's JSON.
+        request: its JSON.
         max_bytes: cap on the size of the reply's body.
 
     Returns:
@@ -125,6 +129,7 @@ async def post_chat(create: Any, body: dict[str, Any], max_bytes: int) -> tuple[
     """
     import openai
 
+    body = json.loads(request)
     rest = {key: value for key, value in body.items() if key not in ("model", "messages")}
     try:
         async with create(model=body["model"], messages=body["messages"], extra_body=rest) as response:

@@ -73,7 +73,7 @@ def _read_turn(tools: dict[str, Any]) -> dict[str, Any]:
             if calls or words:
                 return assistant_message(calls, "\n".join(words))
         elif line.strip() == ":quit":
-            raise KeyboardInterrupt
+            raise typer.Exit(130)
         elif line.strip() == ":undo":
             calls, words = [], []
         elif line.strip() == ":tools":

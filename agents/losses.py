@@ -70,6 +70,25 @@ def valid_mass(sum_logprobs: Tensor) -> Tensor:
     return torch.logsumexp(sum_logprobs, dim=-1)
 
 
+def ppo_terms(
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, mask: Tensor, clip: float = 0.2
+) -> tuple[Tensor, Tensor]:
+    """Clipped surrogate min(ρA, clip(ρ, 1 ± ε) A) of each token (arXiv 1707.06347, Eq. 7), to maximise.
+
+    Args:
+        logprobs: (rollouts, tokens) of the current policy, differentiable.
+        old_logprobs: (rollouts, tokens) of the policy that sampled.
+        advantages: (rollouts, tokens), or (rollouts, 1) for one scalar per rollout.
+        mask: (rollouts, tokens) bool, True on sampled tokens.
+        clip: half-width ε of the trust region of the ratio.
+
+    Returns:
+        The surrogate and the ratio ρ, each (rollouts, tokens); outside the mask the ratio is 1.
+    """
+    ratio = torch.where(mask, logprobs - old_logprobs, torch.zeros_like(logprobs)).exp()
+    return torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages), ratio
+
+
 def ppo_clip(
     logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, mask: Tensor, clip: float = 0.2
 ) -> tuple[Tensor, dict[str, float]]:
@@ -85,14 +104,17 @@ def ppo_clip(
     Returns:
         The loss (to minimise) and {"ratio_max", "clipped"}; an empty mask gives loss 0.
     """
-    log_ratio = torch.where(mask, logprobs - old_logprobs, torch.zeros_like(logprobs))
-    ratio = log_ratio.exp()
-    weight = advantages[:, None]
-    surrogate = torch.minimum(ratio * weight, ratio.clamp(1 - clip, 1 + clip) * weight)
+    surrogate, ratio = ppo_terms(logprobs, old_logprobs, advantages[:, None], mask, clip)
     count = mask.sum().clamp(min=1)
     clipped = ((ratio - 1).abs() > clip) & mask
     stats = {"ratio_max": float(ratio.detach().max()), "clipped": float(clipped.sum() / count)}
     return -(surrogate * mask).sum() / count, stats
+
+
+def kl_terms(logprobs: Tensor, reference_logprobs: Tensor, mask: Tensor) -> Tensor:
+    """exp(d) − d − 1 of each token, d = log p_ref − log p; (rollouts, tokens), 0 outside the mask. See below."""
+    difference = torch.where(mask, reference_logprobs - logprobs, torch.zeros_like(logprobs))
+    return difference.exp() - difference - 1
 
 
 def kl_low_variance(logprobs: Tensor, reference_logprobs: Tensor, mask: Tensor) -> Tensor:
@@ -103,5 +125,4 @@ def kl_low_variance(logprobs: Tensor, reference_logprobs: Tensor, mask: Tensor) 
         reference_logprobs: (rollouts, tokens) of the reference policy.
         mask: (rollouts, tokens) bool.
     """
-    difference = torch.where(mask, reference_logprobs - logprobs, torch.zeros_like(logprobs))
-    return ((difference.exp() - difference - 1) * mask).sum() / mask.sum().clamp(min=1)
+    return (kl_terms(logprobs, reference_logprobs, mask) * mask).sum() / mask.sum().clamp(min=1)

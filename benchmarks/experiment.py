@@ -24,6 +24,7 @@ from ..envs.make import env_parameters, make_split
 from ..envs.table import RewardTable
 from ..errors import EmptySplitError, InfrastructureError, RunError, ToolcreditError, UnknownNameError, UsageError
 from ..runs import RunFolder, write_atomic, write_json
+from .held_out_chat import is_chat, play, record_lines
 from .strategies import evaluate
 
 PRESETS = ("tiny", "laptop", "paper")
@@ -96,7 +97,12 @@ class TrainingPlan:
 
 def default_preset(model: str) -> str:
     """The preset that suits a model: of its own name, or `paper` for models that are not embedded here."""
-    return {"tiny": "tiny", "smollm2": "laptop"}.get(model, "paper")
+    return {"tiny": "tiny", "tiny-chat": "tiny", "smollm2": "laptop"}.get(model, "paper")
+
+
+def has_presets(agent: str) -> bool:
+    """Whether configurations are shipped for an agent."""
+    return (importlib.resources.files("toolcredit.agents.presets") / f"{agent}-{PRESETS[0]}.json").is_file()
 
 
 def load_preset(agent: str, name: str) -> dict[str, Any]:
@@ -116,13 +122,18 @@ def load_preset(agent: str, name: str) -> dict[str, Any]:
 def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback] = ()) -> TrainingReport:
     """Carry out one plan: learn on the split `train`, choose the checkpoint on `dev`, answer the held-out questions.
 
-    The held-out answers go to `held_out.jsonl` in the run folder, what learning spent to `training.json`.
+    The held-out answers, or episodes of conversations, go to `held_out.jsonl` in the run folder, what learning spent to
+    `training.json`.
     """
     learner = plan.learner()
     env, dev = plan.env("train"), plan.evaluation_env("dev")
     report = learner.learn(env, eval_env=dev, callbacks=callbacks, resume=resume)
     _, held_out = held_out_env(plan)
     training = asdict(report)
+    if is_chat(held_out):
+        write_json(Path(plan.out) / TRAINING, training)
+        write_atomic(Path(plan.out) / HELD_OUT, record_lines(play(held_out, learner)))
+        return report
     if hasattr(learner, "generation_probabilities"):
         p_gen, rewards = learner.generation_probabilities(held_out), RewardTable.build(held_out).rewards_for(held_out)
         training["dead_groups"] = dead_group_curve(p_gen, rewards, GROUP_SIZES)

@@ -12,29 +12,41 @@ import typer
 
 from ..agents.base import agent_class
 from ..agents.config import set_dotted
-from ..benchmarks.experiment import PRESETS, TrainingPlan, default_preset, load_preset, train
-from ..benchmarks.held_out import measure_and_report, print_result
+from ..benchmarks import held_out_chat
+from ..benchmarks.experiment import (
+    HELD_OUT,
+    PRESETS,
+    TRAINING,
+    TrainingPlan,
+    default_preset,
+    has_presets,
+    held_out_env,
+    load_preset,
+    train,
+)
+from ..benchmarks.held_out import measure_and_report, print_result, versions
+from ..envs.make import env_parameters
 from ..errors import ConfigError, UsageError
 from ..llm.threads import choose_threads
 from . import options
 
-BUILT_IN = ("fgpo", "grpo")
-
 
 def train_command(
-    learner: str = typer.Argument(..., help="fgpo, grpo, a name another package registered, or package.module:Class."),
+    learner: str = typer.Argument(
+        ..., help="fgpo, grpo, sft, slca-grpo, …, another package's name, or package.module:Class."
+    ),
     env: str = options.ENV,
     questions: str = options.QUESTIONS,
     tools: str = options.TOOLS,
     reasoner: str = options.REASONER,
     table: str = options.TABLE,
     env_set: list[str] = options.ENV_SET,
-    policy: str = typer.Option(None, "--policy", help="smollm2 (default), tiny, a local folder, or a hub name."),
+    policy: str = typer.Option(None, "--policy", help="smollm2 (default), tiny, tiny-chat, a folder, a hub name."),
     preset: str = typer.Option(
         None, "--preset", help=f"{' | '.join(PRESETS)}; default: tiny for tiny, laptop for smollm2, paper otherwise."
     ),
     config: Path = typer.Option(None, "--config", help="JSON file with configuration fields, over the preset."),
-    init: str = typer.Option(None, "--init", help="Start from the adapter of this run folder."),
+    init: str = typer.Option(None, "--init", help="Start from the trained weights of this run folder."),
     max_steps: int = typer.Option(None, "--max-steps", help="Optimiser updates after the format warm-up."),
     seed: int = typer.Option(None, "--seed", help="Seed of everything random."),
     settings: list[str] = typer.Option(
@@ -63,7 +75,7 @@ def train_command(
         overrides = {"policy.model": policy, "init": init, "max_updates": max_steps, "seed": seed}
         fields = {name: value for name, value in overrides.items() if value is not None}
         fields |= dict(options.key_value(item) for item in settings or [])
-        if learner in BUILT_IN:
+        if has_presets(learner):
             fields.setdefault("cpu_threads", choose_threads().number)
         plan = plan_training(learner, env, arguments, fields, preset, config, out)
     run(plan, resume, as_json)
@@ -82,9 +94,10 @@ def plan_training(
     model = fields.get("policy.model", "smollm2")
     values: dict[str, Any] = {}
     kwargs: dict[str, Any] = {}
-    if learner in BUILT_IN or preset is not None:
+    if has_presets(learner) or preset is not None:
         shipped = load_preset(learner, preset or default_preset(model))
-        values, kwargs = shipped["config"], shipped["env"]
+        known = env_parameters(env_id)
+        values, kwargs = shipped["config"], {name: v for name, v in shipped["env"].items() if name in known}
     if config is not None:
         _merge(values, _read_config(config))
     for name, value in fields.items():
@@ -105,16 +118,31 @@ def run(plan: TrainingPlan, resume: bool, as_json: bool) -> None:
             progress.update(task, completed=record["update"], note=record_note(record))
 
         train(plan, resume=resume, callbacks=[show])
-    result = measure_and_report([plan], Path(plan.out))
+    folder = Path(plan.out)
+    split, env = held_out_env(plan)
+    show_result = held_out_chat.print_result if held_out_chat.is_chat(env) else print_result
+    if held_out_chat.is_chat(env):
+        own = held_out_chat.read_records(folder / HELD_OUT)
+        training = json.loads((folder / TRAINING).read_text("utf-8"))
+        result = held_out_chat.measure(plan.agent, own, split, env, training) | {"versions": versions()}
+        held_out_chat.write_result(result, folder)
+    else:
+        result = measure_and_report([plan], folder)
     if as_json:
         options.print_json(result)
     else:
-        print_result(result, Path(plan.out))
+        show_result(result, folder)
 
 
 def record_note(record: dict[str, Any]) -> str:
     """The few numbers of a metrics record that are worth a place beside the bar."""
-    shown = {"reward": "reward", "expected_reward": "J", "dev_reward": "dev reward", "observed_dead": "dead groups"}
+    shown = {
+        "loss": "loss",
+        "reward": "reward",
+        "expected_reward": "J",
+        "dev_reward": "dev reward",
+        "observed_dead": "dead groups",
+    }
     return "  ".join(f"{label} {record[key]:.2f}" for key, label in shown.items() if key in record)
 
 

@@ -125,7 +125,7 @@ def tiny_chat_model(seed: int = 0) -> tuple[Any, Any]:
         (model, tokenizer)
     """
     tokenizer = tiny_tokenizer(600, _CHAT_TEXT)
-    return _random_llama(tokenizer, seed, width=128, inner=384, embedding_scale=128**-0.5)
+    return _random_llama(tokenizer, seed, width=128, inner=384, embedding_scale=0.03)
 
 
 def _random_llama(tokenizer: Any, seed: int, *, width: int, inner: int, embedding_scale: float) -> tuple[Any, Any]:

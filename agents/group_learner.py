@@ -1,0 +1,368 @@
+"""Reinforcement learning on groups of episodes, with any estimator of credit (`agents.estimators`).
+
+One update: sample G episodes of each of some tasks with the present weights; let the estimator give every sampled token
+an advantage; make PPO-clip steps on mini-batches of these episodes, perhaps several times over. With ρ_t = π/π_old,
+
+    loss = −Σ_t w_t min(ρ_t A_t, clip(ρ_t, 1 ± ε) A_t) + kl · Σ_t w_t (e^{d_t} − d_t − 1),   d_t = log π_ref − log π
+
+where the aggregation chooses the weights w_t of a mini-batch's sampled tokens: `token_mean` 1/(all tokens),
+`sequence_mean` 1/(episodes · tokens of the episode), `constant` 1/(episodes · `constant_length`). The weights do not
+depend on advantages, and every sampled token counts, also those whose advantage is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import torch
+from pydantic import Field
+
+from ..errors import UsageError
+from ..runs import JsonLines
+from .bandit_learner import batch_indices
+from .chat_learner import ChatConfig, ChatLearner, log, mean_rewards, task_ids
+from .chat_policy import Reference
+from .estimators import Advantages, Group, estimator, summarise
+from .losses import kl_terms, ppo_terms
+from .rollout import RolloutEngine, Rollouts
+from .sequence_logprobs import Batch, pad_batch, token_logprobs
+from .trajectory import Segment, Trajectory
+
+SEGMENTS = {"tool": Segment.TOOL, "summary": Segment.SUMMARY}
+
+#: What rollouts offer to estimators, whatever the environment scores.
+OFFERED = ("trainable", "step", "segment", "logprobs", "anchors", "step_reward:total")
+
+#: Mean |log π − log π_old| of tokens that the very same weights sampled; more means that others sampled them.
+SAME_POLICY = 0.1
+
+
+class GroupConfig(ChatConfig):
+    """Fields of group learners. Defaults as in arXiv 2609.29050 where it gives them."""
+
+    estimator: str = Field("slca", description="Who gives credit: a name of agents.estimators, or an import path.")
+    options: dict[str, Any] = Field(default_factory=dict, description="Options of the estimator.")
+    at_end: dict[str, Literal["tool", "summary", "episode"]] = Field(
+        default_factory=dict,
+        description="Reward components that are said to be earned in the last step of a segment or of the episode.",
+    )
+    tasks_per_update: int = Field(8, ge=1, description="Tasks, hence groups, per update.")
+    group_size: int = Field(16, ge=2, description="G: episodes per task.")
+    temperature: float = Field(1.0, gt=0, description="Of sampling and of the trained log-probabilities.")
+    redraws: int = Field(0, ge=0, description="How often other tasks are drawn for groups the estimator refuses.")
+    epochs: int = Field(1, ge=1, description="Passes over the episodes of an update.")
+    mini_batch: int | None = Field(None, ge=1, description="Episodes per optimiser step; None means all of an update.")
+    clip: float = Field(0.2, gt=0, description="ε: half-width of the trust region of the ratio.")
+    old_logprobs: Literal["sampled", "recomputed"] = Field(
+        "sampled",
+        description="π_old: as sampled, or computed anew by the trainer, and the sampler's difference capped.",
+    )
+    ratio_cap: float = Field(2.0, ge=1, description="Cap of trainer/sampler ratios, with recomputed π_old.")
+    aggregation: Literal["token_mean", "sequence_mean", "constant"] = Field(
+        "token_mean", description="How a mini-batch's tokens are averaged."
+    )
+    constant_length: int = Field(512, ge=1, description="Tokens per episode that `constant` divides by.")
+    kl: float = Field(0.001, ge=0, description="Weight of the KL to the initial policy; 0 needs no reference.")
+    probe_every: int = Field(10, ge=0, description="Updates between gradient probes per segment; 0 means never.")
+    keep_trajectories: bool = Field(False, description="Append every sampled episode to trajectories.jsonl.")
+
+
+@dataclass(frozen=True)
+class Credited:
+    """An episode, the advantages of its tokens, and what the policies said about them.
+
+    Attributes:
+        trajectory: the episode, T tokens.
+        advantages: (T,) float.
+        old: (T,) log π_old.
+        reference: (T,) log π_ref; None without a KL term.
+        cap: (T,) weights that correct for a sampler that differs from the trainer; 1 where it does not.
+    """
+
+    trajectory: Trajectory
+    advantages: np.ndarray
+    old: np.ndarray
+    reference: np.ndarray | None
+    cap: np.ndarray
+
+
+class GroupLearner(ChatLearner):
+    """Group-relative policy optimisation of conversations. See `GroupConfig` for its fields."""
+
+    name = "group"
+    config_class = GroupConfig
+    config: GroupConfig
+
+    def prepare(self, env: gym.Env) -> None:
+        """Make the rollout engine and the reference, and refuse an estimator that the rollouts cannot serve."""
+        config = self.config
+        self.estimator = estimator(config.estimator, **config.options)
+        needs = self.estimator.needs
+        scores = {need for need in needs if need.startswith("reward:") or need == "omitted"}  # the environment's, later
+        self.estimator.check({*OFFERED, *(f"step_reward:{name}" for name in config.at_end), *scores})
+        self.rollouts: RolloutEngine = self.engine(env)
+        self.tasks = task_ids(self.rollouts)
+        self.reference: Reference | None = self.policy.reference() if config.kl > 0 else None
+        kind = "none, the KL term is off" if self.reference is None else self.reference.kind
+        log.info("%s: KL reference: %s", self.name, kind)
+        self._record = None
+        if self.out is not None and config.keep_trajectories:
+            self._record = JsonLines(self.out / "trajectories.jsonl")
+
+    # ---------------------------------------------------------------------------------------------- an update
+
+    def update(self, number: int) -> dict[str, Any]:
+        """Sample, give credit, learn."""
+        progress = number / self.total_updates
+        collected, credit = self._collect(number, progress)
+        groups = [group for rollouts in collected for group in rollouts if len(group) > 1]
+        record = self._describe(collected, groups, credit)
+        kept = [
+            (trajectory, tokens)
+            for group, own in zip(groups, credit, strict=True)
+            if own.keep
+            for trajectory, tokens in zip(group, own.tokens, strict=True)
+        ]
+        if not kept:
+            return record | {"steps": 0}
+        return record | self._learn(self._credited(kept), number)
+
+    def _collect(self, number: int, progress: float) -> tuple[list[Rollouts], list[Advantages]]:
+        """Groups of the update's tasks; of further ones for groups that the estimator does not keep."""
+        config = self.config
+        order = batch_indices(len(self.tasks), config.tasks_per_update, config.seed, number)
+        tasks = [self.tasks[i] for i in order]
+        collected: list[Rollouts] = []
+        credit: list[Advantages] = []
+        for draw in range(config.redraws + 1):
+            seed = int(np.random.SeedSequence([config.seed, number, draw]).generate_state(1)[0])
+            rollouts = self.rollouts.collect(
+                tasks,
+                config.group_size,
+                seed=seed,
+                temperature=config.temperature,
+                max_new_tokens=config.max_new_tokens,
+            )
+            collected.append(rollouts)
+            credit += [self.estimate(group, progress) for group in rollouts if len(group) > 1]
+            missing = config.tasks_per_update - sum(own.keep for own in credit)
+            if missing < 1:
+                break
+            further = np.random.default_rng([config.seed, number, draw + 1])
+            tasks = [self.tasks[i] for i in further.choice(len(self.tasks), min(missing, len(self.tasks)), False)]
+        for rollouts in collected:
+            self._check_version(rollouts, number)
+            self.count(episodes=rollouts.stats["episodes"], sampled_tokens=rollouts.stats.get("sampled_tokens", 0))
+            if self._record is not None:
+                for t in (t for group in rollouts for t in group):
+                    self._record.append({"update": number + 1, **t.to_json()})
+        return collected, credit
+
+    def _check_version(self, rollouts: Rollouts, number: int) -> None:
+        versions = {t.policy_version for group in rollouts for t in group}
+        if not versions <= {number}:
+            raise UsageError(f"rollouts of the policy versions {sorted(versions)} for update {number}: not on-policy")
+
+    def estimate(self, trajectories: Sequence[Trajectory], progress: float = 0.0) -> Advantages:
+        """Advantages of one group.
+
+        Raises:
+            CapabilityError: the estimator needs what rollouts do not have.
+        """
+        anchors = [[_anchor(t, step) for step in range(len(t.turns))] for t in trajectories]
+        group = Group.from_trajectories(trajectories, anchors=anchors)
+        for component, where in self.config.at_end.items():
+            group = group.at_last_step(component, SEGMENTS.get(where))
+        return self.estimator(group, progress=progress)
+
+    def _credited(self, kept: Sequence[tuple[Trajectory, np.ndarray]]) -> list[Credited]:
+        """Add what the policy that sampled and the reference say."""
+        trajectories = [t for t, _ in kept]
+        references: Sequence[np.ndarray | None] = [None] * len(kept)
+        if self.reference is not None:
+            with self.reference.active():
+                references = self._scores(trajectories)
+        if self.config.old_logprobs == "sampled":
+            old = [t.logprobs for t in trajectories]
+            caps = [np.ones(len(t), np.float32) for t in trajectories]
+        else:
+            old = self._scores(trajectories)
+            ratios = [np.exp(own - t.logprobs) for own, t in zip(old, trajectories, strict=True)]
+            caps = [np.minimum(ratio, self.config.ratio_cap) for ratio in ratios]
+        return [Credited(t, a, *rest) for (t, a), *rest in zip(kept, old, references, caps, strict=True)]
+
+    @torch.no_grad()
+    def _scores(self, trajectories: Sequence[Trajectory]) -> list[np.ndarray]:
+        """Log-probabilities of the sampled tokens under the active weights."""
+        found = []
+        size = self.config.micro_batch
+        for first in range(0, len(trajectories), size):
+            batch = pad_batch(trajectories[first : first + size], self.policy.local.device)
+            scores = token_logprobs(self.policy.model, batch, chunk=self.config.chunk)
+            self.count(scored_tokens=scores.tokens)
+            rows = scores.logprobs.float().cpu().numpy()
+            found += [row[:length] for row, length in zip(rows, batch.lengths.tolist(), strict=True)]
+        return found
+
+    def _learn(self, episodes: list[Credited], number: int) -> dict[str, Any]:
+        """Optimiser steps on mini-batches; the means of what they report."""
+        config = self.config
+        size = config.mini_batch or len(episodes)
+        order = np.random.default_rng([config.seed, number, 2**31])
+        reports: list[dict[str, float]] = []
+        record: dict[str, Any] = {}
+        for epoch in range(config.epochs):
+            # Members of a group begin alike and stay neighbours in the one mini-batch that holds all.
+            permutation = order.permutation(len(episodes)) if size < len(episodes) else np.arange(len(episodes))
+            for first in range(0, len(episodes), size):
+                chosen = [episodes[i] for i in permutation[first : first + size]]
+                if not reports and config.probe_every and number % config.probe_every == 0:
+                    record |= self.probe(chosen)
+                report = self.accumulate(chosen)
+                if not reports:
+                    self._check_same_policy(report["sampler_difference"])
+                    record["sampler_difference"] = report["sampler_difference"]
+                report["gradient_norm"] = self.step()
+                reports.append(report | {"epoch": epoch})
+        means = {
+            name: float(np.mean([report[name] for report in reports]))
+            for name in ("loss", "clipped", "ratio_mean", "entropy", "gradient_norm", *(["kl"] if config.kl else []))
+        }
+        record["ratio_max"] = max(report["ratio_max"] for report in reports)
+        return {**means, **record, "steps": len(reports)}
+
+    def _check_same_policy(self, difference: float) -> None:
+        """The canary: the weights that are trained are those that sampled (fault 14 of such toolkits)."""
+        if difference > SAME_POLICY and self.config.old_logprobs == "sampled":
+            raise UsageError(
+                f"the trained weights give sampled tokens log-probabilities that differ by {difference:.3g} on average "
+                "from those they were sampled with: another policy sampled, or in another precision; set dtype=float32 "
+                "or old_logprobs=recomputed"
+            )
+
+    def accumulate(self, episodes: Sequence[Credited], segment: Segment | None = None) -> dict[str, float]:
+        """Add the gradient of a mini-batch's loss to the weights' gradients.
+
+        Args:
+            episodes: the mini-batch.
+            segment: only the policy-gradient terms of this segment's tokens, for probes; weights as in the whole loss.
+
+        Returns:
+            `loss`, `kl`, `entropy` (means over tokens), `ratio_mean`, `ratio_max`, `clipped` (share of tokens), and
+            `sampler_difference`, the mean |log π − log π_sampled|.
+        """
+        config = self.config
+        tokens = sum(int(e.trajectory.trainable.sum()) for e in episodes)
+        sums = dict.fromkeys(("loss", "kl", "entropy", "ratio_mean", "clipped", "sampler_difference"), 0.0)
+        largest = 0.0
+        for first in range(0, len(episodes), config.micro_batch):
+            part = episodes[first : first + config.micro_batch]
+            batch = pad_batch([e.trajectory for e in part], self.policy.local.device)
+            scores = token_logprobs(self.policy.model, batch, chunk=config.chunk)
+            self.count(trained_tokens=scores.tokens)
+            weights = self._weights(batch, tokens, len(episodes))
+            if segment is not None:
+                weights = weights * (batch.segment == segment)
+            old = _padded([e.old for e in part], batch)
+            advantages = _padded([e.advantages * e.cap for e in part], batch)
+            surrogate, ratio = ppo_terms(scores.logprobs, old, advantages, batch.trainable, config.clip)
+            loss = -(surrogate * weights).sum()
+            if segment is None and config.kl:
+                reference = _padded([e.reference for e in part if e.reference is not None], batch)
+                kl = kl_terms(scores.logprobs, reference, batch.trainable)
+                loss = loss + config.kl * (kl * weights).sum()
+                sums["kl"] += float(kl.detach().sum()) / tokens
+            loss.backward()
+            own = ratio.detach()[batch.trainable]
+            moved = scores.logprobs.detach()[batch.trainable] - batch.logprobs[batch.trainable]
+            sums["loss"] += float(loss.detach())
+            sums["entropy"] += float(scores.entropy.sum()) / tokens
+            sums["ratio_mean"] += float(own.sum()) / tokens
+            sums["clipped"] += float(((own - 1).abs() > config.clip).sum()) / tokens
+            sums["sampler_difference"] += float(moved.abs().sum()) / tokens
+            largest = max(largest, float(own.max()))
+        return sums | {"ratio_max": largest}
+
+    def _weights(self, batch: Batch, tokens: int, episodes: int) -> torch.Tensor:
+        """(B, T) weights of the tokens in the loss; 0 on what was not sampled."""
+        mask = batch.trainable.float()
+        if self.config.aggregation == "token_mean":
+            return mask / tokens
+        if self.config.aggregation == "constant":
+            return mask / (episodes * self.config.constant_length)
+        return mask / (episodes * mask.sum(-1, keepdim=True))
+
+    # ------------------------------------------------------------------------------------------- telemetry
+
+    def probe(self, episodes: Sequence[Credited]) -> dict[str, float]:
+        """Gradient norm of each segment's policy-gradient terms, and their cosine; the weights' gradients stay empty.
+
+        The paper's question (arXiv 2609.29050): do the two segments pull the shared weights apart? A segment without
+        gradient has norm 0 and no cosine.
+        """
+        gradients = {name: self.segment_gradient(episodes, segment) for name, segment in SEGMENTS.items()}
+        norms = {name: float(gradient.norm()) for name, gradient in gradients.items()}
+        record = {f"gradient_norm/{name}": norm for name, norm in norms.items()}
+        if all(norms.values()):
+            dot = float(gradients["tool"] @ gradients["summary"])
+            record["gradient_cosine"] = dot / (norms["tool"] * norms["summary"])
+        return record
+
+    def segment_gradient(self, episodes: Sequence[Credited], segment: Segment) -> torch.Tensor:
+        """(weights,) gradient of the loss's policy-gradient terms on the tokens of one segment."""
+        self.accumulate(episodes, segment)
+        parameters = self.policy.trainable_parameters().values()
+        gradient = torch.cat(
+            [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in parameters]
+        )
+        self.optimizer.zero_grad(set_to_none=True)
+        return gradient
+
+    def _describe(
+        self, collected: Sequence[Rollouts], groups: Sequence[Sequence[Trajectory]], credit: Sequence[Advantages]
+    ) -> dict[str, Any]:
+        """What the rollouts were like, by episode, and the credit they got, by group."""
+        episodes = [t for rollouts in collected for group in rollouts for t in group]
+        stats = [rollouts.stats for rollouts in collected]
+        rewards = {f"reward/{name}": value for name, value in mean_rewards(episodes).items()}
+        record: dict[str, Any] = {"phase": self.name, "reward": rewards.get("reward/total"), **rewards}
+        if record["reward"] is None:
+            del record["reward"]
+        for name, segment in SEGMENTS.items():
+            sizes = [
+                np.abs(tokens[t.segment == segment]).mean()
+                for group, own in zip(groups, credit, strict=True)
+                for t, tokens in zip(group, own.tokens, strict=True)
+                if t.has(segment)
+            ]
+            if sizes:
+                record[f"advantage/{name}"] = float(np.mean(sizes))
+        return {
+            **record,
+            **summarise(credit),
+            "episodes": len(episodes),
+            "failed": sum(s["failed"] for s in stats),
+            "unscored": sum(s["unscored"] for s in stats),
+            "clipped_ratio": float(np.mean([t.clipped for t in episodes])),
+            "turns": float(np.mean([len(t.turns) for t in episodes])),
+            "call_turns": float(np.mean([sum(turn.calls for turn in t.turns) for t in episodes])),
+            "tokens": float(np.mean([t.trainable.sum() for t in episodes])),
+            "rollout_seconds": round(sum(s["seconds"] for s in stats), 3),
+        }
+
+
+def _anchor(trajectory: Trajectory, step: int) -> bytes:
+    """A key of all that the policy saw before a step: equal keys, equal states."""
+    return trajectory.ids[: int((trajectory.step == step).argmax())].tobytes()
+
+
+def _padded(rows: Sequence[np.ndarray], batch: Batch) -> torch.Tensor:
+    """(B, T) float32 on the batch's device, 0 in the padding."""
+    out = np.zeros(tuple(batch.ids.shape), np.float32)
+    for row, values in zip(out, rows, strict=True):
+        row[: len(values)] = values
+    return torch.from_numpy(out).to(batch.ids.device)

@@ -1,0 +1,75 @@
+"""The group learner under the names of published methods: the same trainer, each with its own way to give credit."""
+
+from __future__ import annotations
+
+from .group_learner import GroupLearner
+
+
+class SLCAGRPO(GroupLearner):
+    """Segment-locked credit: calls from the process reward, the summary from its own (arXiv 2609.29050)."""
+
+    name = "slca-grpo"
+    defaults = {"estimator": "slca"}
+
+
+class GRPOChat(GroupLearner):
+    """One advantage for the whole episode, from the total reward (arXiv 2402.03300)."""
+
+    name = "grpo-chat"
+    defaults = {"estimator": "grpo"}
+
+
+class RLOO(GroupLearner):
+    """The total reward minus the mean of the others (arXiv 2402.14740)."""
+
+    name = "rloo"
+    defaults = {"estimator": "rloo"}
+
+
+class DrGRPO(GroupLearner):
+    """GRPO without σ and without length normalisation (arXiv 2503.20783)."""
+
+    name = "dr-grpo"
+    defaults = {"estimator": "dr_grpo", "aggregation": "constant", "kl": 0.0}
+
+
+class DAPO(GroupLearner):
+    """GRPO that draws other tasks for groups of equal rewards, without KL (arXiv 2503.14476)."""
+
+    name = "dapo"
+    defaults = {"estimator": "dapo", "redraws": 2, "kl": 0.0}
+
+
+class ToolPO(GroupLearner):
+    """The outcome's advantage everywhere, the action's on the calls besides (arXiv 2510.21618)."""
+
+    name = "toolpo"
+    defaults = {"estimator": "toolpo"}
+
+
+class MTGRPO(GroupLearner):
+    """The outcome's advantage everywhere, the process reward's on the calls besides (arXiv 2505.11821)."""
+
+    name = "mt-grpo"
+    defaults = {"estimator": "mt_grpo"}
+
+
+class RLTR(GroupLearner):
+    """Only the calls learn (arXiv 2508.19598); the process reward stands for the judged completeness."""
+
+    name = "rltr"
+    defaults = {"estimator": "rltr", "options": {"reward": "process"}}
+
+
+class GiGPO(GroupLearner):
+    """Episode advantage plus one among steps from equal states (arXiv 2505.10978)."""
+
+    name = "gigpo"
+    defaults = {"estimator": "gigpo"}
+
+
+class SLCAGiGPO(GroupLearner):
+    """SLCA with step credit inside the tool segment; the lock is kept."""
+
+    name = "slca-gigpo"
+    defaults = {"estimator": "slca_gigpo", "at_end": {"process": "tool"}}

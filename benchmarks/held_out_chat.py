@@ -1,0 +1,178 @@
+"""The result of a training run on conversations: its held-out episodes beside references, as JSON and as a table.
+
+Success by three definitions (`success_process`, `success_combined`, `success_name`), each a share of all tasks with
+Wilson's interval; scores, turns and calls as means by episode. A task that failed or was not scored counts as not
+solved and 0, and is listed: the denominator is always all tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from ..agents.base import Agent
+from ..agents.chat_baselines import DoNothingAgent, GoldAgent, RandomCallsAgent
+from ..envs.spaces import ChatMessages
+from ..errors import RunError, UsageError
+from ..runs import read_jsonl, write_json
+from .stats import bootstrap_mean, wilson
+
+#: Rewards that are shares of tasks; the others are scores.
+SUCCESSES = ("success_process", "success_combined", "success_name")
+SCORES = ("total", "process", "summary")
+
+
+@dataclass(frozen=True)
+class ChatRecord:
+    """One agent on one task.
+
+    Attributes:
+        id: the task.
+        rewards: the environment's components; None where not scored.
+        turns: assistant turns.
+        calls: turns that were answered by a tool.
+        ending: `terminated` or why the episode was cut; "" if it failed.
+        error: why it failed, None if it did not.
+    """
+
+    id: str
+    rewards: dict[str, float | None] = field(default_factory=dict)
+    turns: int = 0
+    calls: int = 0
+    ending: str = ""
+    error: str | None = None
+
+
+def is_chat(env: gym.Env) -> bool:
+    """Whether agents hold conversations with `env`, instead of choosing among a bandit's actions."""
+    return isinstance(env.observation_space, ChatMessages)
+
+
+def play(env: gym.Env, agent: Agent) -> list[ChatRecord]:
+    """The agent's episodes of all tasks of `env`, in their order; learners that can play them all at once do so.
+
+    Raises:
+        UsageError: the environment names no tasks.
+    """
+    tasks = list(getattr(env.unwrapped, "task_ids", ()))
+    if not tasks:
+        raise UsageError(f"{type(env.unwrapped).__name__} names no tasks (task_ids): nothing to measure a result on")
+    agent.bind(env)
+    if hasattr(agent, "play"):
+        played, failed = agent.play(env, tasks)
+        found = {
+            t.task_id: ChatRecord(
+                t.task_id, dict(t.rewards), len(t.turns), sum(turn.calls for turn in t.turns), t.finish_reason
+            )
+            for t in played
+        }
+        return [found.get(task, ChatRecord(task, error=failed.get(task, "no result"))) for task in tasks]
+    return [_episode(env, agent, task) for task in tasks]
+
+
+def _episode(env: gym.Env, agent: Agent, task: str) -> ChatRecord:
+    observation, info = env.reset(seed=0, options={"task_id": task})
+    agent.reset(seed=0)
+    turns = calls = 0
+    while True:
+        known = len(observation)
+        observation, _, terminated, truncated, info = env.step(agent.act(observation, info))
+        turns += 1
+        calls += any(message["role"] == "tool" for message in observation[known:])
+        if terminated or truncated:
+            break
+    error = json.dumps(info["error"]) if info.get("error") else None
+    ending = "terminated" if terminated else str(info.get("reason") or "truncated")
+    return ChatRecord(task, dict(info.get("rewards") or {}), turns, calls, ending, error)
+
+
+def summarise(records: Sequence[ChatRecord]) -> dict[str, Any]:
+    """Success with intervals, mean scores with bootstrap intervals, turns, calls, and what failed."""
+    n = len(records)
+    summary: dict[str, Any] = {"n": n}
+    known = {name for record in records for name in record.rewards}
+    for name in (name for name in SUCCESSES if name in known):
+        solved = sum(record.rewards.get(name) or 0.0 for record in records)
+        summary[name] = {"rate": solved / n, "ci": list(wilson(solved, n))}
+    for name in (name for name in SCORES if name in known):
+        estimate = bootstrap_mean([record.rewards.get(name) or 0.0 for record in records])
+        summary[name] = {"mean": estimate.mean, "ci": [estimate.low, estimate.high]}
+    summary["turns"] = sum(record.turns for record in records) / n
+    summary["calls"] = sum(record.calls for record in records) / n
+    summary["cut"] = sum(record.ending not in ("terminated", "") for record in records)
+    summary["failed"] = sum(record.error is not None for record in records)
+    return summary
+
+
+def references(env: gym.Env) -> dict[str, Agent]:
+    """Floors and, where the environment tells its gold plans, the ceiling."""
+    found: dict[str, Agent] = {"do_nothing": DoNothingAgent(), "random_calls": RandomCallsAgent()}
+    return found | ({"gold": GoldAgent()} if hasattr(env.unwrapped, "gold") else {})
+
+
+def measure(name: str, own: Sequence[ChatRecord], split: str, env: gym.Env, training: Mapping[str, Any]) -> dict:
+    """Held-out episodes of a finished run beside the references, as plain JSON."""
+    agents = references(env)
+    strategies = {name: {**summarise(own), "ceiling": False}}
+    for other, agent in agents.items():
+        strategies[other] = {**summarise(play(env, agent)), "ceiling": agent.ceiling}
+    failures = [{"id": record.id, "error": record.error} for record in own if record.error is not None]
+    return {
+        "split": split,
+        "n": len(own),
+        "strategies": strategies,
+        "failures": failures,
+        "training": {name: dict(training)},
+    }
+
+
+def read_records(path: Path) -> list[ChatRecord]:
+    """The held-out episodes that a finished run wrote.
+
+    Raises:
+        RunError: the run has not finished.
+    """
+    if not path.is_file():
+        raise RunError(f"{path.parent} has not played the held-out tasks yet: continue it with --resume")
+    return [ChatRecord(**record) for record in read_jsonl(path)]
+
+
+def record_lines(records: Sequence[ChatRecord]) -> str:
+    """The records as JSONL."""
+    return "".join(json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records)
+
+
+def write_result(result: Mapping[str, Any], out: Path) -> None:
+    """Write `result.json`."""
+    write_json(out / "result.json", dict(result))
+
+
+def print_result(result: Mapping[str, Any], out: Path | None = None) -> None:
+    """The comparison as a table, and what the training took."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    shown = Table(title=f"{result['n']} tasks of the split {result['split']}")
+    strategies = result["strategies"]
+    first = next(iter(strategies.values()))
+    successes = [name for name in SUCCESSES if name in first]
+    scores = [name for name in SCORES if name in first]
+    for column in ("strategy", *(name.replace("_", " ") for name in successes), *scores, "turns", "calls", "failed"):
+        shown.add_column(column, justify="left" if column == "strategy" else "right")
+    for name, s in strategies.items():
+        cells = [f"{s[k]['rate']:.3f} [{s[k]['ci'][0]:.2f}, {s[k]['ci'][1]:.2f}]" for k in successes]
+        cells += [f"{s[k]['mean']:.3f}" for k in scores]
+        cells += [f"{s['turns']:.2f}", f"{s['calls']:.2f}", str(s["failed"])]
+        shown.add_row(f"{name} (ceiling)" if s["ceiling"] else name, *cells)
+    console.print(shown)
+    for name, training in result["training"].items():
+        spent = ", ".join(f"{value:,.0f} {key.replace('_', ' ')}" for key, value in training["spent"].items())
+        console.print(f"{name}: {training['updates']} updates in {training['seconds']:.0f} s; {spent}", highlight=False)
+    if out is not None:
+        console.print(f"result: {out / 'result.json'}", highlight=False)

@@ -17,9 +17,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,16 +29,12 @@ from .meter import METER
 from .replies import Completion, parse_reply
 from .retry import AttemptError, Backoff
 from .transport import Background, background, post_chat
-from .wire import reaches
 
 log = logging.getLogger(__name__)
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 _OPENAI_URL = "https://api.openai.com/v1"
 _OWN_FIELDS = ("model", "messages", "stream", "n")
-
-Post = Callable[[bytes, int], Awaitable[tuple[bytes, str]]]
-"""Sends a request's JSON, given the cap on the reply's bytes; the reply's body and content type."""
 
 
 @dataclass
@@ -152,16 +147,13 @@ class ChatClient:
         """
         body = self._body(messages, params)
         self._count(calls=1)
-        cache = self._cache if params.get("temperature") == 0 else None
-        key = "" if cache is None else self._request_key(body)
+        cache, key = (self._cache if params.get("temperature") == 0 else None), self._request_key(body)
         if cache is not None and (stored := cache.get(key)) is not None:
             self._count(cached=1)
             return stored
         here = background()
-        longest = params.get("max_tokens")
-        estimate = len(body) // 3 + (longest if isinstance(longest, int) else 0)
         try:
-            completion = here.run(self._ask(here, body, estimate))
+            completion = here.run(self._ask(here, body))
         except AttemptError as error:
             self._count(failures=1)
             raise EndpointError(f"{self.base_url}, model {self.model!r}: {error.reason}") from None
@@ -170,7 +162,7 @@ class ChatClient:
             cache.put(key, completion)
         return completion
 
-    def _body(self, messages: Sequence[dict[str, Any]], params: dict[str, Any]) -> bytes:
+    def _body(self, messages: Sequence[dict[str, Any]], params: dict[str, Any]) -> dict[str, Any]:
         taken = [name for name in _OWN_FIELDS if name in params]
         if taken:
             raise ConfigError(
@@ -179,17 +171,19 @@ class ChatClient:
         body = {"model": self.model, "messages": list(messages), **params}
         try:
             # lone surrogates, which hostile text can hold, cannot be sent
-            return json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+            return json.loads(json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"the request is not plain JSON: {error}") from None
 
-    def _request_key(self, body: bytes) -> str:
-        canonical = json.dumps([self.base_url, json.loads(body)], sort_keys=True, separators=(",", ":"))
+    def _request_key(self, body: dict[str, Any]) -> str:
+        canonical = json.dumps([self.base_url, body], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    async def _ask(self, here: Background, body: bytes, estimate: int) -> Completion:
+    async def _ask(self, here: Background, body: dict[str, Any]) -> Completion:
         """All attempts of one call, on the event loop."""
         connection = self._connect(here)
+        longest = body.get("max_tokens")
+        estimate = len(json.dumps(body)) // 3 + (longest if isinstance(longest, int) else 0)
         spent, attempt = 0.0, 0
         while True:
             attempt += 1
@@ -209,10 +203,10 @@ class ChatClient:
             await asyncio.sleep(wait)
             spent += wait
 
-    async def _attempt(self, connection: _Connection, body: bytes, seconds: float) -> Completion:
+    async def _attempt(self, connection: _Connection, body: dict[str, Any], seconds: float) -> Completion:
         self._count(requests=1)
         try:
-            raw, kind = await asyncio.wait_for(connection.post(body, self._max_reply_bytes), seconds)
+            raw, kind = await asyncio.wait_for(post_chat(connection.create, body, self._max_reply_bytes), seconds)
         except asyncio.TimeoutError:
             raise AttemptError(f"no whole reply within {seconds:.3g} s", transient=True) from None
         return parse_reply(raw, kind)
@@ -229,23 +223,15 @@ class ChatClient:
     def _connect(self, here: Background) -> _Connection:
         """The connection on this process's loop; a new one after a fork or unpickling."""
         if self._connection is None or self._connection.background is not here:
-            post = self._direct(here) if reaches(self.base_url) else self._through_library(here)
-            self._connection = _Connection(here, post, here.limiter(self.base_url, self.limit))
+            import openai
+
+            client = openai.AsyncOpenAI(
+                api_key=self._key(), base_url=self.base_url, max_retries=0, timeout=None, http_client=here.http()
+            )
+            # taken here, not per request: it imports much, which must not count as waiting for the endpoint
+            create = client.chat.completions.with_streaming_response.create
+            self._connection = _Connection(here, create, here.limiter(self.base_url, self.limit))
         return self._connection
-
-    def _direct(self, here: Background) -> Post:
-        """How requests are sent to a server nearby."""
-        return partial(here.wire.post, f"{self.base_url}/chat/completions", {"Authorization": f"Bearer {self._key()}"})
-
-    def _through_library(self, here: Background) -> Post:
-        """How requests are sent over TLS, and through proxies."""
-        import openai
-
-        client = openai.AsyncOpenAI(
-            api_key=self._key(), base_url=self.base_url, max_retries=0, timeout=None, http_client=here.http()
-        )
-        # taken here, not per request: it imports much, which must not count as waiting for the endpoint
-        return partial(post_chat, client.chat.completions.with_streaming_response.create)
 
     def _key(self) -> str:
         key = os.environ.get(self._api_key_env, "").strip()
@@ -283,7 +269,7 @@ class ChatClient:
 @dataclass(frozen=True)
 class _Connection:
     background: Background
-    post: Post = field(repr=False)  # it holds the key
+    create: Any
     limiter: Limiter
 
 

@@ -10,7 +10,6 @@ import asyncio
 import atexit
 import contextlib
 import importlib
-import json
 import os
 import threading
 import weakref
@@ -19,7 +18,6 @@ from typing import Any, TypeVar
 
 from .limiter import Limit, Limiter
 from .retry import AttemptError, is_transient, retry_after
-from .wire import Wire
 
 T = TypeVar("T")
 
@@ -31,7 +29,6 @@ class Background:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.wire = Wire()
         self._http: Any = None
         # an endpoint's limiter lives as long as a client that uses it
         self._limiters: weakref.WeakValueDictionary[str, Limiter] = weakref.WeakValueDictionary()
@@ -70,7 +67,6 @@ class Background:
         return self._http
 
     async def _close(self) -> None:
-        self.wire.close()
         if self._http is not None:
             await self._http.aclose()
 
@@ -113,12 +109,12 @@ def _httpx() -> Any:
     return importlib.import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
 
 
-async def post_chat(create: Any, request: bytes, max_bytes: int) -> tuple[bytes, str]:
+async def post_chat(create: Any, body: dict[str, Any], max_bytes: int) -> tuple[bytes, str]:
     """Send one chat completion request, without retries.
 
     Args:
         create: `chat.completions.with_streaming_response.create` of an `openai.AsyncOpenAI` over `Background.http`.
-        request: its JSON.
+        body: the request's JSON.
         max_bytes: cap on the size of the reply's body.
 
     Returns:
@@ -129,7 +125,6 @@ async def post_chat(create: Any, request: bytes, max_bytes: int) -> tuple[bytes,
     """
     import openai
 
-    body = json.loads(request)
     rest = {key: value for key, value in body.items() if key not in ("model", "messages")}
     try:
         async with create(model=body["model"], messages=body["messages"], extra_body=rest) as response:

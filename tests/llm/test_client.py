@@ -20,13 +20,6 @@ KEY = "sk-secret-0123456789abcdef"
 QUESTION = [{"role": "user", "content": "Which one?"}]
 
 
-@pytest.fixture(autouse=True, params=["wire", "library"])
-def way(request, monkeypatch):
-    """Servers nearby are reached over `llm.wire`, others through the HTTP library: every rule holds for both."""
-    if request.param == "library":
-        monkeypatch.setattr("toolcredit.llm.client.reaches", lambda url: False)
-
-
 def make_client(server, **arguments):
     arguments.setdefault("backoff", Backoff(first=0.01, longest=0.05, jitter=random.Random(0)))
     return ChatClient("fake", base_url=server.url, **arguments)

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import threading
@@ -266,7 +267,17 @@ class ObjectPlayer:
 
     def start(self, task: SuiteTask, context: TaskContext) -> ChatAgent:
         """The agent of one attempt."""
-        return self._made.start(context) if hasattr(self._made, "start") else self._made
+        return _OnCopies(self._made.start(context) if hasattr(self._made, "start") else self._made)
+
+
+class _OnCopies:
+    """Gives an agent copies: what it does to a conversation must not change the suite's own."""
+
+    def __init__(self, agent: ChatAgent):
+        self._agent = agent
+
+    def respond(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> Message:
+        return self._agent.respond(copy.deepcopy(list(messages)), copy.deepcopy(list(tools)))
 
 
 class EnvChatPlayer:

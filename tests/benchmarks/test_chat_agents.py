@@ -16,7 +16,7 @@ from toolcredit.benchmarks.chat_agents import (
     conversation_as_calls,
     conversation_as_text,
 )
-from toolcredit.benchmarks.players import EndpointPlayer, make_player
+from toolcredit.benchmarks.players import EndpointPlayer, ObjectPlayer, make_player
 from toolcredit.benchmarks.runner import run_suite
 from toolcredit.benchmarks.suite import DeadlineError, Selection, SuiteTask, TaskContext, make_suite
 from toolcredit.errors import ConfigError, RunError, UnknownNameError, UsageError
@@ -232,6 +232,19 @@ def test_the_forms_of_agent(toy_suite, toucan, chat_server):
     assert make_player("openai:m", sums, {"base_url": chat_server.url}).identity["model"] == "m"
     played = make_player("do_nothing", toucan).start(TASK, TaskContext())
     assert played.respond([USER], TOOLS) == {"role": "assistant", "content": ""}
+
+
+def test_an_agent_cannot_change_the_conversation_it_is_shown():
+    class Vandal:
+        def respond(self, messages, tools):
+            messages[0]["content"] = "Something else."
+            messages.append({})
+            tools.clear()
+            return {"content": "Done."}
+
+    messages, tools = [dict(USER)], list(TOOLS)
+    ObjectPlayer("vandal", Vandal()).start(TASK, TaskContext()).respond(messages, tools)
+    assert messages == [USER] and tools == TOOLS
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..envs.spaces import ChatMessages
 from ..errors import RunError, UsageError
 from ..runs import RunFolder, write_json
-from .backends import TurnRequest
 from .backends.local import LocalBackend
 from .base import Callback, Learner, TextBandit, TrainingReport, text_bandit
+from .chat_actor import ChatActor
 from .chat_policy import ChatPolicy, ChatPolicyConfig
 from .chat_template import ChatTemplate
 from .checkpoint import Progress
@@ -82,6 +82,7 @@ class ChatLearner(Learner):
         self._backend: LocalBackend | None = None
         self._bandit: TextBandit | None = None
         self._template: ChatTemplate | None = None
+        self._actor: ChatActor | None = None
 
     @property
     def policy(self) -> ChatPolicy:
@@ -116,16 +117,22 @@ class ChatLearner(Learner):
         """
         self._bandit = None if isinstance(env.observation_space, ChatMessages) else text_bandit(env)
 
+    def reset(self, *, seed: int | None = None) -> None:
+        """Forget the conversation."""
+        if self._actor is not None:
+            self._actor.reset(seed=seed)
+
     def act(self, observation: Any, info: dict[str, Any]) -> Any:
         """The most likely turn, token by token. In a bandit, a malformed turn acts as action 0: one is needed.
 
-        The conversation is rendered from its text; a prompt that fills the context is answered with an empty turn.
+        A prompt that fills the context is answered with an empty turn.
         """
-        bandit, template = self._bandit, self.template
-        messages = observation if bandit is None else bandit.policy_messages(observation, info)
-        tools = info.get("tools") or None if bandit is None else None
-        text = self._greedy_turn(template.prompt_ids(messages, tools), template, tools)
-        return text if bandit is None else bandit.parse_action(text) or 0
+        if self._actor is None:
+            self._actor = ChatActor(self.backend, self.template, max_new_tokens=self.config.max_new_tokens)
+        if self._bandit is None:
+            return self._actor.act(observation, info)
+        text = self._actor.act(self._bandit.policy_messages(observation, info), {})
+        return self._bandit.parse_action(text) or 0
 
     @property
     def template(self) -> ChatTemplate:
@@ -134,18 +141,6 @@ class ChatLearner(Learner):
             backend = self.backend
             self._template = ChatTemplate(backend.tokenizer, self.config.policy.template, backend.stop_ids)
         return self._template
-
-    def _greedy_turn(self, ids: list[int], template: ChatTemplate, tools: Any) -> str:
-        room = min(self.config.max_new_tokens, self.backend.context_length - len(ids))
-        if room < 1:
-            return ""
-        self.backend.begin(lambda: None)
-        self.backend.submit(TurnRequest(0, ids, template.stop_ids(tools), room, 0.0, (0,)))
-        ended: list[Any] = []
-        while not ended:
-            ended = self.backend.advance()
-        self.backend.end()
-        return template.turn_text(ended[0][1].ids, tools)
 
     def engine(self, env: gym.Env) -> RolloutEngine:
         """A rollout engine on copies of an environment."""
@@ -164,6 +159,7 @@ class ChatLearner(Learner):
         Returns:
             the finished trajectories in the order of the tasks, and the reason of each task that failed.
         """
+        self._actor = None  # it shares the backend
         engine = self.engine(env)
         asked = tasks if tasks is not None else task_ids(engine)
         try:
@@ -221,6 +217,7 @@ class ChatLearner(Learner):
                 progress.save(weights, self.optimizer)
         progress.save(weights, self.optimizer)
         progress.take_best(weights)
+        self._actor = None  # it holds what other weights computed
         if run is not None:
             self.save(run.path)
         return TrainingReport(progress.update, progress.seconds, dict(self.spent), dict(progress.best))

@@ -160,19 +160,25 @@ def print_result(result: Mapping[str, Any], out: Path | None = None) -> None:
     console = Console()
     shown = Table(title=f"{result['n']} tasks of the split {result['split']}")
     strategies = result["strategies"]
-    first = next(iter(strategies.values()))
-    successes = [name for name in SUCCESSES if name in first]
-    scores = [name for name in SCORES if name in first]
-    for column in ("strategy", *(name.replace("_", " ") for name in successes), *scores, "turns", "calls", "failed"):
-        shown.add_column(column, justify="left" if column == "strategy" else "right")
+    shown.add_column("")
     for name, s in strategies.items():
-        cells = [f"{s[k]['rate']:.3f} [{s[k]['ci'][0]:.2f}, {s[k]['ci'][1]:.2f}]" for k in successes]
-        cells += [f"{s[k]['mean']:.3f}" for k in scores]
-        cells += [f"{s['turns']:.2f}", f"{s['calls']:.2f}", str(s["failed"])]
-        shown.add_row(f"{name} (ceiling)" if s["ceiling"] else name, *cells)
+        shown.add_column(f"{name} (ceiling)" if s["ceiling"] else name, justify="right")
+    first = next(iter(strategies.values()))
+    for measured in (name for name in (*SUCCESSES, *SCORES) if name in first):
+        shown.add_row(measured.replace("_", " "), *(_with_interval(s[measured]) for s in strategies.values()))
+    for counted in ("turns", "calls"):
+        shown.add_row(f"{counted} per task", *(f"{s[counted]:.2f}" for s in strategies.values()))
+    for listed in ("cut", "failed"):
+        shown.add_row(f"{listed} tasks", *(str(s[listed]) for s in strategies.values()))
     console.print(shown)
     for name, training in result["training"].items():
         spent = ", ".join(f"{value:,.0f} {key.replace('_', ' ')}" for key, value in training["spent"].items())
         console.print(f"{name}: {training['updates']} updates in {training['seconds']:.0f} s; {spent}", highlight=False)
     if out is not None:
         console.print(f"result: {out / 'result.json'}", highlight=False)
+
+
+def _with_interval(part: Mapping[str, Any]) -> str:
+    value = part["rate"] if "rate" in part else part["mean"]
+    low, high = part["ci"]
+    return f"{value:.3f} [{low:.2f}, {high:.2f}]"

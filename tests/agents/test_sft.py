@@ -104,8 +104,8 @@ def test_a_run_can_be_continued_only_with_the_same_kind_of_weights(env, tmp_path
     assert not fresh.policy.continued
 
 
-def test_unknown_fields_and_environments_without_gold_are_refused(chat_envs):
+def test_unknown_fields_and_environments_without_gold_plans_are_refused(chat_envs):
     with pytest.raises(UnknownNameError, match="batch_size"):
         SFTLearner({"batch_sizes": 3})
-    with pytest.raises(UsageError, match="gold"):
+    with pytest.raises(UsageError, match="chat environment"):
         SFTLearner(TINY).learn(chat_envs.Conversation(chat_envs.turns_of_tools(1)))

@@ -82,7 +82,7 @@ class BFCL(Suite):
         return {
             "version": self.dataset.version.name,
             "data": self.dataset.sha256,
-            "checkers": None if package is None else _hash_of_code(package / "eval_checker"),
+            "checkers": None if package is None else _hash_of_code(package),
             "prompt": hashlib.sha256(system_prompt((), version=self.dataset.version.name).encode()).hexdigest(),
             "mode": self.mode,
             "scorer": self.scorer,
@@ -226,9 +226,10 @@ def _outcome(answer: Answer) -> Outcome:
     return Outcome({"turns": answer, "forced_stop": False})
 
 
-def _hash_of_code(folder: Path) -> str:
+def _hash_of_code(package: Path) -> str:
+    """One hash over the checkers and simulators in use."""
     found = hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
-        if "__pycache__" not in file.parts:
-            found.update(f"{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes())
+    for part in ("ast_eval", "multi_turn_eval"):
+        for file in sorted((package / "eval_checker" / part).rglob("*.py")):
+            found.update(f"{file.relative_to(package).as_posix()}\0".encode() + file.read_bytes())
     return found.hexdigest()

@@ -286,6 +286,16 @@ class Suite(ABC):
         A run is resumed only under the same identity, and `compare` says where two runs differ.
         """
 
+    def check_options(self, is_reference: bool) -> None:  # noqa: B027 - most suites have nothing to refuse
+        """Called before a run, to refuse early what could not be played.
+
+        Args:
+            is_reference: whether one of `references` is going to play.
+
+        Raises:
+            UsageError: an option is missing without which others cannot play.
+        """
+
     @abstractmethod
     def tasks(self, selection: Selection) -> Sequence[SuiteTask]:
         """The suite's tasks. Those that `selection` does not want may be among them: the runner picks."""

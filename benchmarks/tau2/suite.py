@@ -100,6 +100,18 @@ class Tau2(Suite):
     def _data(self) -> dict[str, str]:
         return {name: self.source.digest(data_patterns(name)) for name in self.domains}
 
+    def check_options(self, is_reference: bool) -> None:
+        """Refuse a run in which nobody would play the user.
+
+        Raises:
+            UsageError: it is such a run.
+        """
+        if self._user is None and not self.solo and not is_reference:
+            raise UsageError(
+                "nobody plays the user: give user='openai:MODEL' (--user openai:MODEL --user-base-url URL), or "
+                "solo=True (--solo) for telecom; only the references bring their own"
+            )
+
     def tasks(self, selection: Selection) -> Sequence[SuiteTask]:
         """The tasks of the wanted domains; a domain is a category. Ids are `DOMAIN/ID`."""
         return [
@@ -185,10 +197,8 @@ class Tau2(Suite):
     def _user_of(self, task: SuiteTask, context: TaskContext) -> ChatAgent:
         if context.reference is not None:
             return reference_user(context.reference, task.payload["task"])
-        if self._user is None:
-            raise UsageError(
-                "nobody plays the user: give user='openai:MODEL' (and user_base_url), or solo=True for telecom"
-            )
+        self.check_options(is_reference=False)
+        assert self._user is not None
         return self._user.start(task, context)
 
     def _player(self, side: str, spec: str | None, base_url: str | None, key: str | None) -> Player | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -100,3 +101,13 @@ def vllm_fake() -> ModuleType:
 def toy_suite() -> ModuleType:
     """The module `tests/fakes/toy_suite.py`: the suite `Sums` and the agent `Adder`."""
     return _load_fake("toy_suite")
+
+
+@pytest.fixture(scope="session")
+def hear_ctrl_c() -> Callable[[], None]:
+    """For `preexec_fn` of a process that is sent SIGINT: a shell starts its background jobs deaf to it."""
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return prepare

@@ -143,12 +143,13 @@ def test_the_pace_may_change_and_tokens_have_a_price(tmp_path, chat_server, fake
     assert "4,000,000 prompt tokens, 2,000,000 completion tokens, cost 6.0000" in result.output
 
 
-def test_ctrl_c_keeps_what_is_finished(tmp_path):
+def test_ctrl_c_keeps_what_is_finished(tmp_path, hear_ctrl_c):
     command = [
         sys.executable, "-m", "toolcredit", "bench", "run", "toy_suite:Sums", "--agent", "toy_suite:Adder",
         "--agent-set", "seconds=0.2", "--workers", "2", "--out", str(tmp_path / "run"),
     ]  # fmt: skip
-    process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(FAKES)}, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | {"PYTHONPATH": str(FAKES)}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=hear_ctrl_c)
     give_up = time.monotonic() + 60
     while not (tmp_path / "run" / "results.jsonl").exists() and time.monotonic() < give_up:
         time.sleep(0.02)

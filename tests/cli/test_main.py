@@ -112,12 +112,17 @@ def test_the_command_starts_without_torch():
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
-def test_ctrl_c_leaves_a_run_that_resumes(files, tmp_path):
+def test_ctrl_c_leaves_a_run_that_resumes(files, tmp_path, hear_ctrl_c):
     pytest.importorskip("torch", reason="needs the extra 'train'")
     out = tmp_path / "run"
     fields = ("policy.model=tiny", "max_updates=400", "format_updates=0", "batch_size=4", "save_every=1")
     command = ["train", "fgpo", "--policy", "tiny", "--out", str(out), *(x for f in fields for x in ("--set", f))]
-    process = subprocess.Popen([sys.executable, "-m", "toolcredit", *command], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolcredit", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_ctrl_c,
+    )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (out / "state.safetensors").exists():
         assert process.poll() is None

@@ -4,8 +4,9 @@ import time
 
 import numpy as np
 import pytest
+from toolcredit.agents.collection import Failure
 from toolcredit.agents.episode import Start
-from toolcredit.agents.rollout import Failure, RolloutEngine
+from toolcredit.agents.rollout import RolloutEngine
 from toolcredit.agents.trajectory import SampledTurn, Segment
 from toolcredit.errors import ConfigError, EndpointError, InfrastructureError, UnknownNameError, UsageError
 from toolcredit.llm.tiny import tiny_tokenizer

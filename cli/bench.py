@@ -5,6 +5,7 @@ Suites are imported by the commands that need them.
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from collections.abc import Sequence
@@ -115,6 +116,7 @@ def run(
             suite, agent, _suite_flags(suite, ctx.args), given, _selection(category, ids, limit), trials, seed
         )
         folder = out or Path("runs") / f"bench-{_slug(suite)}-{datetime.now():%Y%m%d-%H%M%S}"
+    gc.freeze()  # what is loaded stays: collecting through it would stop all threads again and again
     with options.resumable(f"toolcredit bench run {folder}"), options.progress_bar(quiet=as_json) as bar:
         result = plan.run(
             folder,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import statistics
 import subprocess
@@ -136,6 +137,7 @@ def measure(tasks: int, latency: float, in_flight: int, repeats: int) -> dict[st
     with server(latency) as url:
         player = EndpointPlayer("echo", {"base_url": url, "in_flight": in_flight})
         seconds_played(Questions(in_flight), player, in_flight)  # connections are opened, modules imported
+        gc.freeze()  # as `toolcredit bench run` does
         for _ in range(repeats):
             began = time.process_time()
             seconds_played(suite, ObjectPlayer("instant", Instant()), 8)

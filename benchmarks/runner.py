@@ -40,8 +40,8 @@ class Progress:
         name: who plays: the player, or a reference.
         done: attempts with a record, of earlier sessions too.
         total: attempts of the run.
-        failed: attempts of this session that are not completed.
-        usage: this session's tokens by model.
+        failed: attempts of this start that are not completed.
+        usage: the tokens of this start by model.
     """
 
     name: str

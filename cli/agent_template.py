@@ -145,7 +145,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
 README = """\
 # $name
 
-An agent for [toolcredit](https://pypi.org/project/toolcredit/). It comes with a small learner that works: replace `act`
+An agent for toolcredit. It comes with a small learner that works: replace `act`
 and `learn` in `$name/__init__.py`, and keep the test green.
 
     pip install -e .

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from .players import make_player
-from .results import run_config
+from .results import RESULT, load_result, run_config
 from .runner import DEADLINE, OnProgress, run_suite
 from .suite import Selection, Suite, make_suite
 
@@ -85,6 +87,9 @@ class BenchPlan:
     ) -> dict[str, Any]:
         """Carry the plan out in the folder `out`, or go on with it; see `runner.run_suite`."""
         suite = make_suite(self.suite, self.options)
+        wanted = suite.beside if references is None else references
+        if (result := self._finished(Path(out), suite, wanted, retry_failed)) is not None:
+            return result  # without loading a model for nothing
         options = dict(self.agent_options)
         if workers is not None and self.agent.partition(":")[0] in ("openai", "local"):
             options.setdefault("in_flight", workers)
@@ -102,6 +107,19 @@ class BenchPlan:
             references=references,
             on_progress=on_progress,
         )
+
+    def _finished(
+        self, out: Path, suite: Suite, references: Sequence[str], retry_failed: bool
+    ) -> dict[str, Any] | None:
+        """The result of this very plan, if the folder holds it and nothing is left to do."""
+        if not (out / RESULT).is_file():
+            return None
+        result = load_result(out)
+        described = {**self.config(), "trials": self.trials, "seed": self.seed, "identity": suite.identity}
+        open_attempts = result["unresolved"] + (result["failed"] if retry_failed else 0)
+        missing = set(references) - {self.agent, *result["references"]}
+        same = json.loads(json.dumps(described)) == result["config"]
+        return result if same and not open_attempts and not missing else None
 
 
 def with_groups(selection: Selection, suite: Suite) -> Selection:

@@ -58,6 +58,15 @@ def test_run_show_and_go_on(tmp_path):
     assert re.search(r"even +│ +4 │ 0.5000", text) and re.search(r"micro +│ 0.7500", text)
 
 
+def test_a_finished_run_needs_no_agent_any_more(tmp_path, chat_server, monkeypatch):
+    words = ("--n", "4", "--base-url", chat_server.url, "--agent-set", "api_key_env=OWN_KEY", "--out", tmp_path / "run")
+    monkeypatch.setenv("OWN_KEY", "k")
+    assert bench("run", "toy_suite:Sums", "--agent", "openai:fake", *words).exit_code == 0
+    monkeypatch.delenv("OWN_KEY")
+    assert bench("run", "toy_suite:Sums", "--agent", "openai:fake", *words).exit_code == 0
+    assert "OWN_KEY" in refused("run", "toy_suite:Sums", "--agent", "openai:fake", "--seed", "1", *words)
+
+
 def test_suite_flags_reach_the_suite(tmp_path):
     result = run(tmp_path / "a", "--n=6", "--beside-too")
     assert result["config"]["options"] == {"n": 6, "beside_too": True} and set(result["references"]) == {

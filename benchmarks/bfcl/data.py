@@ -193,13 +193,7 @@ class Dataset:
                 involved_classes=classes,
                 withheld=withheld,
             )
-        for answer in answers:
-            if (
-                not isinstance(answer, dict)
-                or len(answer) != 1
-                or not all(isinstance(p, dict) for p in answer.values())
-            ):
-                raise TaskError(f"{where}: a ground truth is not of the form {{name: {{parameter: [values]}}}}")
+        _check_answers(answers, where)
         functions = tuple(_list(record, "function", where))
         _check_docs(functions, where)
         return Entry(**entry, functions=functions, answers=answers)
@@ -327,11 +321,19 @@ def _messages(turn: Any, where: str) -> tuple[dict[str, str], ...]:
     return tuple(turn)
 
 
+def _check_answers(answers: tuple[Any, ...], where: str) -> None:
+    for answer in answers:
+        parameters = next(iter(answer.values())) if isinstance(answer, dict) and len(answer) == 1 else None
+        if not isinstance(parameters, dict) or not all(isinstance(options, list) for options in parameters.values()):
+            raise TaskError(f"{where}: a ground truth is not of the form {{name: {{parameter: [values]}}}}")
+
+
 def _check_docs(docs: tuple[Any, ...], where: str) -> None:
     for doc in docs:
         parameters = doc.get("parameters") if isinstance(doc, dict) else None
-        if not isinstance(parameters, dict) or not isinstance(parameters.get("properties"), dict):
-            raise TaskError(f"{where}: a function has no parameters.properties")
+        properties = parameters.get("properties") if isinstance(parameters, dict) else None
+        if not isinstance(properties, dict) or not all(isinstance(schema, dict) for schema in properties.values()):
+            raise TaskError(f"{where}: a function has no parameters.properties, or one that is no schema")
         if not isinstance(doc.get("name"), str) or not isinstance(doc.get("description"), str):
             raise TaskError(f"{where}: a function has no name or description")
     names = [doc["name"].replace(".", "_") for doc in docs]

@@ -6,7 +6,6 @@ even they pass the official checker: that is where the ceiling of a category bel
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from .calls import Call
 from .convert import offered_name
 from .data import Doc, Entry
 from .foreign import is_expression
-from .pythonic import literal, parse_python
+from .pythonic import call_parts
 from .replies import to_message
 
 Message = dict[str, Any]
@@ -70,14 +69,9 @@ def gold_turns(entry: Entry, prompting: bool = False) -> list[list[Message]]:
 
 def _call_of(source: str, docs: Sequence[Doc]) -> Call:
     """A ground-truth call, which may have positional arguments, with every argument named by the documentation."""
-    node = parse_python(source)
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        raise ValueError(f"the ground truth holds {source!r}, which is no call")
-    name = node.func.id
+    name, positional, named = call_parts(source)
     order = next((list(doc["parameters"]["properties"]) for doc in docs if doc["name"] == name), [])
-    arguments = {key: literal(value) for key, value in zip(order, node.args, strict=False)}
-    arguments |= {keyword.arg or "": literal(keyword.value) for keyword in node.keywords}
-    return Call(name, arguments)
+    return Call(name, dict(zip(order, positional, strict=False)) | named)
 
 
 def _first(options: Any) -> Any:

@@ -123,6 +123,19 @@ def python_call(node: ast.Call, depth: int = 0) -> Call:
     return Call(name, {key: literal(value, depth + 1) for key, value in named})
 
 
+def call_parts(source: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    """Name, positional and named arguments of a ground-truth call, as multi-turn entries have them.
+
+    Raises:
+        NotCalls: it is not one call of a function with literals.
+    """
+    node = parse_python(source)
+    if not isinstance(node, ast.Call):
+        raise NotCalls(f"the ground truth holds {source!r}, which is no call")
+    call = python_call(node)
+    return call.name, tuple(map(literal, node.args)), call.arguments
+
+
 def _flaw(node: ast.Call) -> str | None:
     """What is wrong with a call's arguments as a whole."""
     names = [keyword.arg for keyword in node.keywords]

@@ -86,7 +86,7 @@ def score_reply(entry: Entry, reply: Reply, prompting: bool = False) -> Verdict:
     # with several calls the nearest miss says more than the first one
     nearest = max(verdicts[unmatched], key=lambda verdict: verdict.error not in ("", "wrong_name"))
     if nearest.valid:
-        return Verdict(False, "wrong_value", f"two of the right calls {unmatched} are made as one")
+        return Verdict(False, "wrong_value", f"right call {unmatched} is made only once, but wanted again")
     return nearest
 
 

@@ -7,17 +7,16 @@ can be called, and the process is left as it was: the number formats that the ca
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import copy
 import json
 from typing import Any
 
-from .calls import Call, NotCalls
+from .calls import Call
 from .data import Entry
 from .limits import is_endless, process_untouched
 from .official import Official, public_methods
-from .pythonic import literal, parse_python
+from .pythonic import call_parts
 
 
 class Simulation:
@@ -46,11 +45,7 @@ class Simulation:
 
     def call_source(self, source: str) -> str:
         """Like `call` for a ground-truth call as Python source, which may have positional arguments."""
-        node = parse_python(source)
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            raise NotCalls(f"the ground truth holds {source!r}, which is no call")
-        named = {keyword.arg or "": literal(keyword.value) for keyword in node.keywords}
-        return self._run(node.func.id, tuple(map(literal, node.args)), named)
+        return self._run(*call_parts(source))
 
     def difference(self, other: Simulation) -> str:
         """The first part of the state in which two rollouts of one entry differ; empty if they agree."""

@@ -80,6 +80,7 @@ def test_an_installed_package_is_found_without_importing_it(monkeypatch, bfcl_fi
     assert open_dataset().package == tmp_path / "bfcl_eval"
 
 
+BAD_SCHEMA = {"name": "f", "description": "", "parameters": {"properties": {"x": "integer"}}}
 QUESTION = [[{"role": "user", "content": "?"}]]
 
 
@@ -95,6 +96,7 @@ QUESTION = [[{"role": "user", "content": "?"}]]
         ({"id": "simple_python_0", "question": [[{"role": "user"}]], "function": []}, "role and content"),
         ({"id": "simple_python_0", "question": QUESTION, "function": {}}, "'function' must be a list"),
         ({"id": "simple_python_0", "question": QUESTION, "function": [{"name": "f"}]}, "parameters.properties"),
+        ({"id": "simple_python_0", "question": QUESTION, "function": [BAD_SCHEMA]}, "one that is no schema"),
         ({"id": "simple_python_9", "question": QUESTION, "function": []}, "holds no answer for 'simple_python_9'"),
     ],
 )
@@ -120,6 +122,14 @@ def test_other_faults_of_files(folder, bfcl_files):
         open_dataset(folder).entries(["parallel"])
     with pytest.raises(UnknownNameError, match="did you mean 'parallel'"):
         open_dataset(folder).entries(["paralel"])
+
+
+@pytest.mark.parametrize("truth", [[1], [{}], [{"f": 1}], [{"f": {"x": 1}}], [{"f": {}, "g": {}}]])
+def test_a_broken_ground_truth_is_named(folder, bfcl_files, truth):
+    file = folder / "possible_answer" / "BFCL_v4_multiple.json"
+    bfcl_files.write_lines(file, [{"id": f"multiple_{n}", "ground_truth": truth} for n in range(2)])
+    with pytest.raises(TaskError, match="BFCL_v4_multiple.json, line 1: a ground truth is not of the form"):
+        open_dataset(folder).entries(["multiple"])
 
 
 def test_an_unknown_api_is_refused(folder, bfcl_files):

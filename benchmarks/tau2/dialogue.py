@@ -36,7 +36,6 @@ class Dialogue:
             works on a ticket and ends by calling `done`.
         max_steps: messages between agent, user and environment after which it ends; checked as the official code does.
         max_errors: failing calls after which it ends.
-        seed: passed on to the official code, which hands it to models.
         before_step: called before every step; may raise, e.g. when a deadline has passed.
 
     Attributes:
@@ -57,7 +56,6 @@ class Dialogue:
         *,
         max_steps: int = MAX_STEPS,
         max_errors: int = MAX_ERRORS,
-        seed: int | None = None,
         before_step: Callable[[], Any] = lambda: None,
     ):
         self._package, self._before_step = domain.package, before_step
@@ -76,7 +74,6 @@ class Dialogue:
             task=parsed,
             max_steps=max_steps,
             max_errors=max_errors,
-            seed=seed,
             solo_mode=self._solo,
         )
         self.fault: str | None = None
@@ -202,9 +199,6 @@ def _puppet_class(package: Package, solo: bool) -> type:
 
         def generate_next_message(self, message: Any, state: Any) -> tuple[Any, Any]:
             return self._check_if_stop_toolcall(self.reply) if solo else self.reply, state
-
-        def set_seed(self, seed: int) -> None:
-            pass
 
     return Puppet
 

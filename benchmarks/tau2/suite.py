@@ -129,7 +129,7 @@ class Tau2(Suite):
         """
         domain, given = self.domains[task.category], task.payload["task"]
         user = None if self.solo else self._user_of(task, context)
-        dialogue = Dialogue(domain, given, user, **self._limits, seed=context.seed, before_step=context.remaining)
+        dialogue = Dialogue(domain, given, user, **self._limits, before_step=context.remaining)
         unread: list[Message] = []
         while not dialogue.over:
             message = agent.respond(dialogue.messages, dialogue.tools)

@@ -267,7 +267,7 @@ def test_global_generators_and_other_threads_are_left_alone(play, said):
     random.seed(3)
     np.random.seed(3)
     before = random.getstate(), np.random.get_state()[1].tolist(), threading.active_count()
-    play("mock", "create_task_1", [said(None, CREATE), "Done."], ["Hi", STOP], seed=7)
+    play("mock", "create_task_1", [said(None, CREATE), "Done."], ["Hi", STOP])
     assert (random.getstate(), np.random.get_state()[1].tolist(), threading.active_count()) == before
 
 

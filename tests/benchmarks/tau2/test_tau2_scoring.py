@@ -22,7 +22,7 @@ def replay(domain, task, gold, solo=False):
     other["evaluation_criteria"]["actions"] = gold
     user = None if solo else references.reference_user("gold", other)
     agent = references.reference_agent("gold", other, solo, seed=0)
-    dialogue = Dialogue(domain, task, user, seed=0)
+    dialogue = Dialogue(domain, task, user)
     while not dialogue.over:
         dialogue.respond(agent.respond(dialogue.messages, dialogue.tools))
     return dialogue

@@ -23,10 +23,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..envs.table import RewardTable
 from ..errors import RunError, UsageError
-from ..runs import RunFolder, write_json
-from .base import Callback, Learner, TextBandit, TrainingReport, text_bandit
+from .base import Callback, TextBandit, TrainingReport, text_bandit
 from .checkpoint import Progress, update_generator
 from .config import parse_config
+from .configured import ConfiguredLearner
 from .dead_groups import dead_group_rate
 from .policy.policy import LoraPolicy, PolicyConfig, Scored
 
@@ -77,7 +77,7 @@ class Contexts:
     sizes: np.ndarray
 
 
-class BanditLearner(Learner):
+class BanditLearner(ConfiguredLearner):
     """Base of the learners on text bandits. A subclass adds a configuration class and `update`.
 
     Args:
@@ -86,13 +86,12 @@ class BanditLearner(Learner):
     """
 
     config_class: ClassVar[type[BanditConfig]]
+    config: BanditConfig
     #: whether learning needs the reward of every action, and so 2ⁿ reasoner calls per question before it begins
     needs_table: ClassVar[bool] = True
 
     def __init__(self, config: BanditConfig | dict[str, Any] | None = None, out: str | os.PathLike | None = None):
-        self.config = parse_config(self.config_class, config)
-        self.out = Path(out) if out is not None else None
-        self.spent: dict[str, float] = {}
+        super().__init__(parse_config(self.config_class, config), out)
         self._policy: LoraPolicy | None = None
         self._bandit: TextBandit | None = None
         self._actions: list[str] = []
@@ -153,9 +152,7 @@ class BanditLearner(Learner):
         Raises:
             RunError: `resume` without a run folder, or with one of another configuration.
         """
-        if resume and self.out is None:
-            raise RunError("resume needs the run folder that the first part wrote: give out=…")
-        run = RunFolder(self.out, self.describe(env), resume=resume) if self.out is not None else None
+        run = self.open_run(env, resume)
         self.env = env
         self.bind(env)
         train = self.contexts(env, with_rewards=self.needs_table)
@@ -311,24 +308,10 @@ class BanditLearner(Learner):
             record["dev_accuracy"] = float(contexts.correct[rows, chosen].mean())
         return record
 
-    def count(self, **amounts: float) -> None:
-        """Add to what the learning has spent."""
-        for name, amount in amounts.items():
-            self.spent[name] = self.spent.get(name, 0) + amount
-
-    def describe(self, env: gym.Env | None = None) -> dict[str, Any]:
-        """The run's configuration in plain JSON: agent, fields, environment id and arguments."""
-        description: dict[str, Any] = {"agent": self.name, "config": self.config.model_dump(mode="json")}
-        if env is not None and env.spec is not None:
-            description["env"] = {"id": env.spec.id, "kwargs": env.spec.kwargs}
-        return description
-
     def save(self, path: str | os.PathLike) -> None:
         """Write `config.json` (unless a run has written its own) and the adapter to the folder `path`."""
-        path = Path(path)
-        if not (path / "config.json").exists():
-            write_json(path / "config.json", self.describe())
-        self.policy.save_adapter(path / "adapter")
+        self.write_config(path)
+        self.policy.save_adapter(Path(path) / "adapter")
 
     @classmethod
     def load(cls, path: str | os.PathLike, **overrides: Any) -> BanditLearner:
@@ -337,12 +320,10 @@ class BanditLearner(Learner):
         Raises:
             RunError: no run folder, one of another agent, or one that never finished.
         """
-        stored = RunFolder.load_config(path)
-        if stored.get("agent") != cls.name:
-            raise RunError(f"{path} is a run of {stored.get('agent')!r}, expected {cls.name!r}")
+        stored = cls.stored_config(path)
         if not (Path(path) / "adapter").is_dir():
             raise RunError(f"{path} has no adapter yet: the run did not finish; continue it with --resume")
-        learner = cls(stored["config"] | overrides | {"init": None})
+        learner = cls(stored | overrides | {"init": None})
         learner.policy.load_adapter(Path(path) / "adapter")
         return learner
 

@@ -11,7 +11,6 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
@@ -20,15 +19,15 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..envs.spaces import ChatMessages
-from ..errors import RunError, UsageError
-from ..runs import RunFolder, write_json
+from ..errors import UsageError
 from .backends.local import LocalBackend
-from .base import Callback, Learner, TextBandit, TrainingReport, text_bandit
+from .base import Callback, TextBandit, TrainingReport, text_bandit
 from .chat_actor import ChatActor
 from .chat_policy import ChatPolicy, ChatPolicyConfig
 from .chat_template import ChatTemplate
 from .checkpoint import Progress
 from .config import parse_config
+from .configured import ConfiguredLearner
 from .rollout import RolloutEngine
 from .trajectory import Trajectory
 
@@ -61,7 +60,7 @@ class ChatConfig(BaseModel):
     seed: int = Field(0, ge=0, description="Seed of data order, samples and random initial weights of an adapter.")
 
 
-class ChatLearner(Learner):
+class ChatLearner(ConfiguredLearner):
     """Base of the learners on conversations. A subclass adds `prepare` and `update`.
 
     Args:
@@ -70,14 +69,13 @@ class ChatLearner(Learner):
     """
 
     config_class: ClassVar[type[ChatConfig]]
+    config: ChatConfig
     #: fields in which a named configuration differs from the class's defaults
     defaults: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, config: ChatConfig | dict[str, Any] | None = None, out: str | os.PathLike | None = None):
         given = config if isinstance(config, ChatConfig) else {**self.defaults, **(config or {})}
-        self.config = parse_config(self.config_class, given)
-        self.out = Path(out) if out is not None else None
-        self.spent: dict[str, float] = {}
+        super().__init__(parse_config(self.config_class, given), out)
         self._policy: ChatPolicy | None = None
         self._backend: LocalBackend | None = None
         self._bandit: TextBandit | None = None
@@ -192,9 +190,7 @@ class ChatLearner(Learner):
         Raises:
             RunError: `resume` without a run folder, or with one of another configuration.
         """
-        if resume and self.out is None:
-            raise RunError("resume needs the run folder that the first part wrote: give out=…")
-        run = RunFolder(self.out, self.describe(env), resume=resume) if self.out is not None else None
+        run = self.open_run(env, resume)
         self.bind(env)
         self.prepare(env)
         weights = self.policy.trainable_parameters()
@@ -256,23 +252,9 @@ class ChatLearner(Learner):
 
     # -------------------------------------------------------------------------------------------- bookkeeping
 
-    def count(self, **amounts: float) -> None:
-        """Add to what the learning has spent."""
-        for name, amount in amounts.items():
-            self.spent[name] = self.spent.get(name, 0) + amount
-
-    def describe(self, env: gym.Env | None = None) -> dict[str, Any]:
-        """The run's configuration in plain JSON: agent, fields, environment id and arguments."""
-        description: dict[str, Any] = {"agent": self.name, "config": self.config.model_dump(mode="json")}
-        if env is not None and env.spec is not None:
-            description["env"] = {"id": env.spec.id, "kwargs": env.spec.kwargs}
-        return description
-
     def save(self, path: str | os.PathLike) -> None:
         """Write `config.json` (unless a run has written its own) and the weights to the folder `path`."""
-        path = Path(path)
-        if not (path / "config.json").exists():
-            write_json(path / "config.json", self.describe())
+        self.write_config(path)
         self.policy.save(path)
 
     @classmethod
@@ -282,10 +264,8 @@ class ChatLearner(Learner):
         Raises:
             RunError: no run folder, one of another agent, or one that never finished.
         """
-        stored = RunFolder.load_config(path)
-        if stored.get("agent") != cls.name:
-            raise RunError(f"{path} is a run of {stored.get('agent')!r}, expected {cls.name!r}")
-        learner = cls(stored["config"] | overrides | {"init": None})
+        stored = cls.stored_config(path)
+        learner = cls(stored | overrides | {"init": None})
         learner.policy.load(path)
         return learner
 

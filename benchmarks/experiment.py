@@ -88,11 +88,18 @@ class TrainingPlan:
         stored = RunFolder.load_config(folder)
         try:
             kwargs = {key: value for key, value in stored["env"]["kwargs"].items() if key != "split"}
-            return cls(stored["agent"], stored["config"], stored["env"]["id"], kwargs, str(folder))
+            agent = _spec_of_finished(folder) or stored["agent"]
+            return cls(agent, stored["config"], stored["env"]["id"], kwargs, str(folder))
         except KeyError as error:
             raise RunError(f"{folder}/config.json lacks {error}: it is no training run") from None
         except (TypeError, AttributeError):
             raise RunError(f"{folder}/config.json is not what a training run writes") from None
+
+
+def _spec_of_finished(folder: str | os.PathLike) -> str | None:
+    """How the agent of a finished run was named: `config.json` has its class's name, which an import path is not."""
+    path = Path(folder) / TRAINING
+    return json.loads(path.read_text("utf-8")).get("agent") if path.is_file() else None
 
 
 def default_preset(model: str) -> str:
@@ -129,7 +136,7 @@ def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback
     env, dev = plan.env("train"), plan.evaluation_env("dev")
     report = learner.learn(env, eval_env=dev, callbacks=callbacks, resume=resume)
     _, held_out = held_out_env(plan)
-    training = asdict(report)
+    training: dict[str, Any] = {"agent": plan.agent} | asdict(report)
     if is_chat(held_out):
         write_json(Path(plan.out) / TRAINING, training)
         write_atomic(Path(plan.out) / HELD_OUT, record_lines(play(held_out, learner)))

@@ -24,6 +24,9 @@ def evaluate_run(
     reasoner: str = options.REASONER,
     table: str = options.TABLE,
     env_set: list[str] = options.ENV_SET,
+    agent_set: list[str] = typer.Option(
+        None, "--agent-set", help="Argument of the agent, KEY=VALUE (repeatable), e.g. model=chat:NAME for `prompted`."
+    ),
     as_json: bool = options.JSON,
 ) -> None:
     """Let an agent answer every question of a split and compare it with no tool, all, random, best fixed and oracle.
@@ -31,16 +34,17 @@ def evaluate_run(
     The environment is the one the run was trained on, with the options given here changed; the reward is Eq. 1.
     """
     given = options.env_arguments(questions, tools, reasoner, table, env_set)
+    arguments = dict(options.key_value(item) for item in agent_set or [])
     if is_run_folder(agent):
         plan = TrainingPlan.from_run(agent)
         kwargs: dict[str, Any] = dict(plan.env_kwargs)
         if set(given) & {"questions", "tools", "reasoner"} or not Path(kwargs.get("table", "")).is_file():
             kwargs.pop("table", None)  # it belongs to the run's own questions, or has gone
-        name, env_id, loaded = plan.agent, env or plan.env_id, load_run(plan.agent, agent)
+        name, env_id, loaded = plan.agent, env or plan.env_id, load_run(plan.agent, agent, arguments)
     elif Path(agent).is_dir():
         raise RunError(f"{agent} is not a run folder: it has no config.json")
     else:
-        name, env_id, kwargs, loaded = agent, env or "GenomeToolSubset-v0", {}, new_agent(agent)
+        name, env_id, kwargs, loaded = agent, env or "GenomeToolSubset-v0", {}, new_agent(agent, arguments)
     if "reward" in env_parameters(env_id):
         kwargs["reward"] = "eq1"  # whatever the run was trained on
     result = evaluate_agent(make_split(env_id, split, **kwargs | given), name, loaded)
@@ -50,21 +54,21 @@ def evaluate_run(
         print_result(result | {"split": split})
 
 
-def new_agent(spec: str) -> Agent:
-    """The agent behind a name or an import path, made without arguments.
+def new_agent(spec: str, arguments: dict[str, Any] | None = None) -> Agent:
+    """The agent behind a name or an import path, made with these arguments.
 
     Raises:
-        UsageError: there is none, or its class cannot be made without arguments.
+        UsageError: there is none, or its class cannot be made so.
     """
     cls = agent_class(spec)
     try:
-        return cls()
+        return cls(**arguments or {})
     except TypeError as error:
-        raise UsageError(f"{spec} cannot be made without arguments ({error}): give them all defaults") from None
+        raise UsageError(f"{spec} cannot be made: {error}; give its arguments as --agent-set KEY=VALUE") from None
 
 
-def load_run(name: str, folder: str) -> Agent:
-    """The trained learner of a run folder.
+def load_run(name: str, folder: str, overrides: dict[str, Any] | None = None) -> Agent:
+    """The trained learner of a run folder, with configuration fields replaced.
 
     Raises:
         RunError: the run did not finish, or its agent does not learn.
@@ -72,4 +76,4 @@ def load_run(name: str, folder: str) -> Agent:
     cls = agent_class(name)
     if not issubclass(cls, Learner):
         raise RunError(f"{folder} is a run of {name!r}, which is no learner")
-    return cls.load(folder)
+    return cls.load(folder, **overrides or {})

@@ -155,3 +155,10 @@ def test_unfinished_and_foreign_folders_are_refused(plan, tmp_path):
             TrainingPlan.from_run(tmp_path / "other")
     with pytest.raises(UsageError, match="does not learn"):
         TrainingPlan("none", {}, "GenomeToolSubset-v0", {}, str(tmp_path)).learner()
+
+
+def test_a_learner_given_by_its_import_path_is_found_again(few_questions, tmp_path):
+    kwargs = {"questions": few_questions, "prompt_bases": 10}
+    path = "toolcredit.agents.fgpo:FGPO"
+    train(TrainingPlan(path, SHORT, "GenomeToolSubset-v0", kwargs, str(tmp_path / "run")))
+    assert TrainingPlan.from_run(tmp_path / "run").agent == path

@@ -65,7 +65,7 @@ def test_a_broken_agent_as_json(check):
     [
         (["nobody"], UnknownNameError, "unknown agent 'nobody'"),
         (["here:Nothing"], UsageError, "cannot be imported"),
-        (["here:NeedsArguments"], UsageError, "cannot be made without arguments"),
+        (["here:NeedsArguments"], UsageError, "cannot be made"),
         (["random", "--env", "Nowhere-v0"], UnknownNameError, "unknown environment"),
         (["oracle", "--env", "CartPole-v1"], UsageError, "is no text bandit"),
     ],

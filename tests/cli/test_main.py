@@ -73,6 +73,14 @@ def test_eval_prints_every_reference_as_json(files):
     assert set(parsed["strategies"]["all"]) >= {"accuracy", "ci", "reward", "tools_per_question"}
 
 
+def test_eval_hands_arguments_to_the_agent(files):
+    named = ("--questions", files / "good.jsonl", "--json", "--agent-set")
+    result = toolcredit("eval", "fixed", *named, 'tools=["motif_scanner"]')
+    assert json.loads(result.stdout)["strategies"]["fixed"]["tools_per_question"] == 1
+    refused = toolcredit("eval", "fixed", *named, "tool=motif_scanner")
+    assert refused.returncode == 2 and "--agent-set" in refused.stderr and refused.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from ..agents.base import Agent, is_run_folder
@@ -17,10 +19,11 @@ def check(
     agent: str = typer.Argument(..., help="A registered agent's name, package.module:Class, or a run folder."),
     env: str = options.ENV,
     env_set: list[str] = options.ENV_SET,
+    agent_set: list[str] = options.AGENT_SET,
     as_json: bool = options.JSON,
 ) -> None:
     """Check an agent against every rule of the interface; exit code 1 and the fix for the first rule that it breaks."""
-    subject = make_agent(agent)
+    subject = make_agent(agent, options.agent_arguments(agent_set))
     environment = make_env(env, **options.env_arguments(env_set=env_set))
     broken = None
     try:
@@ -35,12 +38,12 @@ def check(
     typer.echo(f"{agent} keeps all rules on {env}")
 
 
-def make_agent(spec: str) -> Agent:
-    """The agent behind a name, an import path or a run folder, made without arguments.
+def make_agent(spec: str, arguments: dict[str, Any]) -> Agent:
+    """The agent behind a name, an import path or a run folder, made with these arguments.
 
     Raises:
-        UsageError: there is none, or its class cannot be made without arguments.
+        UsageError: there is none, or its class cannot be made so.
     """
     if is_run_folder(spec):
-        return load_run(str(RunFolder.load_config(spec).get("agent")), spec)
-    return new_agent(spec)
+        return load_run(str(RunFolder.load_config(spec).get("agent")), spec, arguments)
+    return new_agent(spec, arguments)

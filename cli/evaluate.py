@@ -24,9 +24,7 @@ def evaluate_run(
     reasoner: str = options.REASONER,
     table: str = options.TABLE,
     env_set: list[str] = options.ENV_SET,
-    agent_set: list[str] = typer.Option(
-        None, "--agent-set", help="Argument of the agent, KEY=VALUE (repeatable), e.g. model=chat:NAME for `prompted`."
-    ),
+    agent_set: list[str] = options.AGENT_SET,
     as_json: bool = options.JSON,
 ) -> None:
     """Let an agent answer every question of a split and compare it with no tool, all, random, best fixed and oracle.
@@ -34,7 +32,7 @@ def evaluate_run(
     The environment is the one the run was trained on, with the options given here changed; the reward is Eq. 1.
     """
     given = options.env_arguments(questions, tools, reasoner, table, env_set)
-    arguments = dict(options.key_value(item) for item in agent_set or [])
+    arguments = options.agent_arguments(agent_set)
     if is_run_folder(agent):
         plan = TrainingPlan.from_run(agent)
         kwargs: dict[str, Any] = dict(plan.env_kwargs)

@@ -20,6 +20,14 @@ REASONER = typer.Option(None, "--reasoner", help="evidence | chat:MODEL | local:
 TABLE = typer.Option(None, "--table", help="Reward table to answer from (see `toolcredit table build`).")
 JSON = typer.Option(False, "--json", help="Print the result as JSON on standard output.")
 ENV_SET = typer.Option(None, "--env-set", help="Further environment argument, KEY=VALUE (repeatable).")
+AGENT_SET = typer.Option(
+    None, "--agent-set", help="Argument of the agent, KEY=VALUE (repeatable), e.g. model=chat:NAME for `prompted`."
+)
+
+
+def agent_arguments(agent_set: list[str] | None) -> dict[str, Any]:
+    """Keyword arguments for an agent from `--agent-set`."""
+    return dict(key_value(item) for item in agent_set or [])
 
 
 def env_arguments(

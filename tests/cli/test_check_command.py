@@ -36,6 +36,11 @@ def check(monkeypatch):
     return lambda *arguments: CliRunner().invoke(app, ["check", *arguments])
 
 
+def test_an_agent_with_arguments(check):
+    result = check("here:NeedsArguments", "--agent-set", "model=any")
+    assert result.exit_code == 0, result.output
+
+
 def test_a_sound_agent(check):
     result = check("random")
     assert result.exit_code == 0, result.output

@@ -161,12 +161,12 @@ class NeedsArguments(Agent):
         return 0
 
 
-def test_an_agent_that_cannot_be_made_without_arguments_is_refused(monkeypatch):
+def test_an_agent_that_lacks_arguments_is_refused(monkeypatch):
     module = types.ModuleType("here")
     module.NeedsArguments = NeedsArguments
     monkeypatch.setitem(sys.modules, "here", module)
     result = CliRunner().invoke(app, ["eval", "here:NeedsArguments"])
-    assert isinstance(result.exception, UsageError) and "give them all defaults" in str(result.exception)
+    assert isinstance(result.exception, UsageError) and "--agent-set" in str(result.exception)
     result = CliRunner().invoke(app, ["eval", ".here:NeedsArguments"])
     assert isinstance(result.exception, UsageError) and "is no import path" in str(result.exception)
 

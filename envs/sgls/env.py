@@ -40,7 +40,7 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
     """Multi-turn tool calling with validated calls and simulated tools.
 
     Args:
-        tasks: `"embedded"`, a JSONL file of tasks, or tasks.
+        tasks: `"embedded"`, `"embedded:N"`, a JSONL file of tasks, or tasks, see `tasksets.TaskSet`.
         split: the tasks' split.
         tier: only tasks of this tier; None for all.
         mock: who answers calls, see `mocks.make_mock`.

@@ -8,6 +8,7 @@ are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from ...errors import UnknownNameError, UsageError
 from .generation.drafts import Draft
@@ -52,7 +53,27 @@ def generate_tasks(
     if n < 0:
         raise UsageError(f"n is {n}: expected a number of tasks, 0 or more")
     tasks = _tasks(seed, wanted)
-    return tuple(next(tasks) for _ in range(n))
+    return tuple(next(tasks)[1] for _ in range(n))
+
+
+def tasks_among(
+    first: int, seed: int = 0, *, splits: Iterable[str] = SPLITS, tiers: Iterable[str] = TIERS
+) -> tuple[Task, ...]:
+    """Those of the list `generate_tasks(first, seed)` that are of the splits and tiers; only these are generated.
+
+    Args:
+        first: length of the whole list.
+        seed: as in `generate_tasks`.
+        splits: only tasks of these splits.
+        tiers: only tasks of these tiers.
+
+    Raises:
+        UnknownNameError: there is no such split or tier.
+    """
+    wanted = (_known("split", splits, SPLITS), frozenset(CATEGORIES), _known("tier", tiers, TIERS))
+    if not any(_kind(index, wanted) for index in range(min(first, len(KINDS) * len(CYCLE)))):
+        return ()
+    return tuple(task for _, task in takewhile(lambda item: item[0] < first, _tasks(seed, wanted)))
 
 
 def _known(kind: str, names: Iterable[str], allowed: Sequence[str]) -> frozenset[str]:
@@ -63,7 +84,8 @@ def _known(kind: str, names: Iterable[str], allowed: Sequence[str]) -> frozenset
     return frozenset(names)
 
 
-def _tasks(seed: int, wanted: tuple[frozenset[str], ...]) -> Iterator[Task]:
+def _tasks(seed: int, wanted: tuple[frozenset[str], ...]) -> Iterator[tuple[int, Task]]:
+    """The wanted tasks with their places in the whole list."""
     if not any(_kind(index, wanted) for index in range(len(KINDS) * len(CYCLE))):
         raise UsageError(
             "no task is of the wanted splits, categories and tiers at once: the easy tier has only single calls, "
@@ -75,7 +97,7 @@ def _tasks(seed: int, wanted: tuple[frozenset[str], ...]) -> Iterator[Task]:
     while True:
         kind = _kind(index, wanted)
         if kind is not None:
-            yield Draft(seed, index, *kind).task(seen.setdefault(kind, set()))
+            yield index, Draft(seed, index, *kind).task(seen.setdefault(kind, set()))
         index += 1
 
 

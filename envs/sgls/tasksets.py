@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ...errors import EmptySplitError, TaskError, UnknownNameError
-from .generate import generate_tasks
+from .generate import generate_tasks, tasks_among
 from .tasks import SPLITS, TIERS, Task, ToolSpec
 
 log = logging.getLogger(__name__)
@@ -15,14 +15,16 @@ log = logging.getLogger(__name__)
 _MOST_LOGGED = 5
 #: size and seed of the embedded set
 EMBEDDED_TASKS, EMBEDDED_SEED = 3_000, 0
+MOST_TASKS = 1_000_000
 
 
 class TaskSet:
     """Tasks by id, loaded when first needed.
 
     Args:
-        source: `"embedded"`, a file that `loaders.load_tasks` reads (its rows that are of no split get `split`, and
-            those that cannot be used are logged), or tasks.
+        source: `"embedded"`; `"embedded:N"` for the set made longer or shorter, N tasks of all splits and tiers instead
+            of 3,000; a file that `loaders.load_tasks` reads (its rows that are of no split get `split`, and
+            those that cannot be used are logged); or tasks.
         split: only tasks of this split.
         tier: only tasks of this tier; None for all.
 
@@ -35,6 +37,7 @@ class TaskSet:
             if name not in known:
                 raise UnknownNameError(kind, name, known)
         self._source = source if isinstance(source, str) else tuple(source)
+        _embedded_number(self._source)  # refuses a bad number now
         self._split, self._tier = split, tier
         self._tasks: dict[str, Task] | None = None
 
@@ -66,7 +69,7 @@ class TaskSet:
     def pool(self) -> dict[str, ToolSpec]:
         """All tools that the tasks bring themselves, by name; the first one where names collide."""
         found: dict[str, ToolSpec] = {}
-        if self._source != "embedded":
+        if _embedded_number(self._source) is None:
             for task in self._load().values():
                 for spec in task.specs:
                     found.setdefault(spec.name, spec)
@@ -75,7 +78,7 @@ class TaskSet:
     def _load(self) -> dict[str, Task]:
         if self._tasks is None:
             chosen: dict[str, Task] = {}
-            for task in _read(self._source, self._split):
+            for task in _read(self._source, self._split, self._tier):
                 if task.split == self._split and self._tier in (None, task.tier):
                     if task.id in chosen:
                         raise TaskError(f"two tasks have the id {task.id!r}: ids must be unique in a set")
@@ -87,11 +90,26 @@ class TaskSet:
         return self._tasks
 
 
-def _read(source: str | tuple[Task, ...], split: str) -> tuple[Task, ...]:
+def _embedded_number(source: str | tuple[Task, ...]) -> int | None:
+    """Length of the embedded set that is meant; None if the source is another one."""
+    if source == "embedded":
+        return EMBEDDED_TASKS
+    if not isinstance(source, str) or not source.startswith("embedded:"):
+        return None
+    number = source.removeprefix("embedded:")
+    if not number.isdecimal() or not 0 < int(number) <= MOST_TASKS:
+        raise TaskError(f"tasks={source!r}: expected embedded:N with N from 1 to {MOST_TASKS}, the tasks of all kinds")
+    return int(number)
+
+
+def _read(source: str | tuple[Task, ...], split: str, tier: str | None) -> tuple[Task, ...]:
     if not isinstance(source, str):
         return source
-    if source == "embedded":
+    number = _embedded_number(source)
+    if number == EMBEDDED_TASKS:
         return embedded_tasks()
+    if number is not None:
+        return tasks_among(number, EMBEDDED_SEED, splits=[split], tiers=TIERS if tier is None else [tier])
     from .loaders import load_tasks
 
     loaded = load_tasks(source, split=split)

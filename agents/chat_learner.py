@@ -28,6 +28,7 @@ from .chat_template import ChatTemplate
 from .checkpoint import Progress
 from .config import parse_config
 from .configured import ConfiguredLearner
+from .distributed import processes
 from .rollout import RolloutEngine
 from .trajectory import Trajectory
 
@@ -70,6 +71,7 @@ class ChatLearner(ConfiguredLearner):
 
     config_class: ClassVar[type[ChatConfig]]
     config: ChatConfig
+    divides = True
     #: fields in which a named configuration differs from the class's defaults
     defaults: ClassVar[Mapping[str, Any]] = {}
 
@@ -190,14 +192,15 @@ class ChatLearner(ConfiguredLearner):
         Raises:
             RunError: `resume` without a run folder, or with one of another configuration.
         """
-        run = self.open_run(env, resume)
+        run, everybody = self.open_run(env, resume), processes()
         self.bind(env)
-        self.prepare(env)
         weights = self.policy.trainable_parameters()
+        everybody.take_main(weights)
+        self.prepare(env)
         self.optimizer = torch.optim.AdamW(
             list(weights.values()), lr=self.config.learning_rate, weight_decay=0.0, foreach=False
         )
-        progress = Progress(run, callbacks)
+        progress = Progress(run, callbacks, writes=everybody.is_main)
         if run is not None and run.resumed:
             progress.restore(weights, self.optimizer)
         self.spent = progress.spent
@@ -210,11 +213,12 @@ class ChatLearner(ConfiguredLearner):
                 record |= self.evaluate(eval_env)
             progress.advance(record, seconds=time.monotonic() - started, weights=weights)
             if progress.update % self.config.save_every == 0:
+                everybody.check_equal(weights)
                 progress.save(weights, self.optimizer)
         progress.save(weights, self.optimizer)
         progress.take_best(weights)
         self._actor = None  # it holds what other weights computed
-        if run is not None:
+        if run is not None and everybody.is_main:
             self.save(run.path)
         return TrainingReport(progress.update, progress.seconds, dict(self.spent), dict(progress.best))
 
@@ -232,8 +236,9 @@ class ChatLearner(ConfiguredLearner):
             group["lr"] = rate
 
     def step(self) -> float:
-        """Clip the gradient that was accumulated and make an optimiser step; returns the gradient's norm."""
+        """Sum the gradient over all processes, clip it and make an optimiser step; returns the gradient's norm."""
         parameters = self.policy.trainable_parameters().values()
+        processes().sum_gradients(parameters)
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip, error_if_nonfinite=True)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

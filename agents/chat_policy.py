@@ -16,6 +16,7 @@ from ..errors import RunError
 from ..llm.local import LocalModel, load_local_model
 from ..runs import RunFolder, write_atomic
 from .backends.local import LocalBackend
+from .distributed import processes
 from .policy.adapter import attach, load_adapter, save_adapter
 from .policy.config import PolicyConfig
 from .policy.families import ATTENTION, checkpoint_layers
@@ -58,9 +59,8 @@ class ChatPolicy:
 
     def __init__(self, config: ChatPolicyConfig):
         self.config = config
-        self.local: LocalModel = load_local_model(
-            config.model, dtype=config.dtype, device=config.device, seed=config.seed
-        )
+        device = (processes().device or "auto") if config.device == "auto" else config.device
+        self.local: LocalModel = load_local_model(config.model, dtype=config.dtype, device=device, seed=config.seed)
         self.continued = False
         self._peft: Any = None
         model = self.local.model

@@ -27,6 +27,7 @@ class Progress:
     Args:
         run: the run folder, or None to keep everything in memory.
         callbacks: called with each metrics record.
+        writes: False in a process that leaves files and callbacks to the main one.
 
     Attributes:
         update: updates made.
@@ -35,9 +36,10 @@ class Progress:
         best: the record of the best dev evaluation.
     """
 
-    def __init__(self, run: RunFolder | None, callbacks: Sequence[Callback] = ()):
+    def __init__(self, run: RunFolder | None, callbacks: Sequence[Callback] = (), writes: bool = True):
         self.run = run
-        self.callbacks = callbacks
+        self.writes = writes
+        self.callbacks = callbacks if writes else ()
         self.update = 0
         self.seconds = 0.0
         self.spent: dict[str, float] = {}
@@ -57,7 +59,7 @@ class Progress:
             self.best = {"update": self.update} | {k: v for k, v in record.items() if k.startswith("dev_")}
             self._best_weights = {name: tensor.detach().clone() for name, tensor in weights.items()}
         record = {"update": self.update, **record, "seconds": round(seconds, 3), "spent": dict(self.spent)}
-        if self.run is not None:
+        if self.run is not None and self.writes:
             self.run.metrics.append(record)
         for callback in self.callbacks:
             callback(record)
@@ -71,7 +73,7 @@ class Progress:
 
     def save(self, weights: Weights, optimizer: torch.optim.Optimizer) -> None:
         """Write the checkpoint, if there is a run folder."""
-        if self.state_path is None:
+        if self.state_path is None or not self.writes:
             return
         progress = {"update": self.update, "seconds": self.seconds, "spent": self.spent, "best": self.best}
         tensors: dict[str, torch.Tensor] = {f"weight/{name}": tensor for name, tensor in weights.items()}
@@ -110,7 +112,7 @@ class Progress:
 
     def _cut_metrics(self) -> None:
         """Drop the records after the checkpoint: their updates are made again."""
-        if self.run is None:
+        if self.run is None or not self.writes:
             return
         kept = [r for r in read_jsonl(self.run.metrics.path) if r["update"] <= self.update]
         if self.run.metrics.path.exists():

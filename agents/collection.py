@@ -1,5 +1,7 @@
 """One collection of rollouts: the loop that moves episodes between the backend and their environments.
 
+Several processes divide the episodes of a collection, see `distributed`; `join` puts their parts together.
+
 Every episode is in one of two places: its turn is being sampled, together with those of all other such episodes; or its
 environment works on the turn, in a thread of its own, while the others go on. An episode that ends makes room for the
 next one at once.
@@ -22,6 +24,7 @@ import numpy as np
 
 from ..errors import InfrastructureError, UsageError
 from .backends import TurnRequest
+from .distributed import Processes
 from .episode import Episode, Start
 from .trajectory import Trajectory
 
@@ -73,6 +76,25 @@ class Rollouts:
 
     def __getitem__(self, index: int) -> list[Trajectory]:
         return self.groups[index]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process gave to a collection.
+
+    Attributes:
+        finished: trajectories by (group, member in the group).
+        failures: likewise.
+        counts: of the backend.
+        seconds: it took.
+        waited: seconds in which nothing but environments worked.
+    """
+
+    finished: dict[tuple[int, int], Trajectory]
+    failures: dict[tuple[int, int], Failure]
+    counts: dict[str, int]
+    seconds: float
+    waited: float
 
 
 @dataclass
@@ -130,11 +152,11 @@ class Collection:
     waited: float = 0.0
     wake: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, starts: Sequence[Start], group_size: int) -> Rollouts:
-        """Sample all episodes."""
+    def run(self, starts: Sequence[Start], group_size: int, processes: Processes) -> Part:
+        """Sample this process's share of the episodes."""
         begin = time.perf_counter()
         backend = self.engine.backend
-        waiting = self._plan(starts, group_size)
+        waiting = list(processes.share(self._plan(starts, group_size)))
         asked = len(waiting)
         backend.begin(self.wake.set)
         try:
@@ -150,7 +172,7 @@ class Collection:
             counts = backend.end()
         if len(self.finished) + len(self.failures) != asked:
             raise AssertionError(f"{asked} episodes, but {len(self.finished)} finished, {len(self.failures)} failed")
-        return self._result(len(starts), counts, time.perf_counter() - begin)
+        return Part(self.finished, self.failures, counts, time.perf_counter() - begin, self.waited)
 
     def _plan(self, starts: Sequence[Start], group_size: int) -> list[tuple[Start, tuple[int, int], tuple[int, ...]]]:
         """Every episode: its start, its place, and its random stream. A task that comes twice has more members."""
@@ -290,31 +312,39 @@ class Collection:
         if not lost:  # a thread may still be inside
             self.engine.give_back(live.env)
 
-    def _result(self, groups: int, counts: dict[str, int], seconds: float) -> Rollouts:
-        failures = [self.failures[place] for place in sorted(self.failures)]
-        if not self.finished:
-            raise InfrastructureError(f"all {len(failures)} episodes failed; the first one: {failures[0].reason}")
-        trajectories = [self.finished[place] for place in sorted(self.finished)]
-        clipped = float(np.mean([t.clipped for t in trajectories]))
-        if clipped > CLIPPED_WARNING:
-            log.warning(
-                "%.0f %% of the episodes were cut by a length limit: raise max_new_tokens (%d) or shorten the prompts",
-                100 * clipped,
-                self.max_new_tokens,
-            )
-        stats = {
-            "episodes": len(trajectories),
-            "failed": len(failures),
-            "turns": sum(len(t.turns) for t in trajectories),
-            "tokens": sum(map(len, trajectories)),
-            "clipped_ratio": clipped,
-            "unscored": sum(None in t.rewards.values() for t in trajectories),
-            "seconds": seconds,
-            "waited_seconds": self.waited,
-            **counts,
-        }
-        members = [[self.finished[p] for p in sorted(self.finished) if p[0] == group] for group in range(groups)]
-        return Rollouts(members, failures, stats)
+
+def join(parts: Sequence[Part], groups: int, max_new_tokens: int) -> Rollouts:
+    """The parts of all processes as one collection of so many groups.
+
+    Raises:
+        InfrastructureError: every single episode failed.
+    """
+    finished = {place: t for part in parts for place, t in part.finished.items()}
+    failed = {place: failure for part in parts for place, failure in part.failures.items()}
+    failures = [failed[place] for place in sorted(failed)]
+    if not finished:
+        raise InfrastructureError(f"all {len(failures)} episodes failed; the first one: {failures[0].reason}")
+    trajectories = [finished[place] for place in sorted(finished)]
+    clipped = float(np.mean([t.clipped for t in trajectories]))
+    if clipped > CLIPPED_WARNING:
+        log.warning(
+            "%.0f %% of the episodes were cut by a length limit: raise max_new_tokens (%d) or shorten the prompts",
+            100 * clipped,
+            max_new_tokens,
+        )
+    stats = {
+        "episodes": len(trajectories),
+        "failed": len(failures),
+        "turns": sum(len(t.turns) for t in trajectories),
+        "tokens": sum(map(len, trajectories)),
+        "clipped_ratio": clipped,
+        "unscored": sum(None in t.rewards.values() for t in trajectories),
+        "seconds": max(part.seconds for part in parts),
+        "waited_seconds": max(part.waited for part in parts),
+        **{name: sum(part.counts.get(name, 0) for part in parts) for part in parts for name in part.counts},
+    }
+    members = [[finished[p] for p in sorted(finished) if p[0] == group] for group in range(groups)]
+    return Rollouts(members, failures, stats)
 
 
 def _in_thread(call: Callable[[], Any], wake: Callable[[], None]) -> Future:

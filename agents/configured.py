@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 from pydantic import BaseModel
 
-from ..errors import RunError
+from ..errors import RunError, UsageError
 from ..runs import RunFolder, write_json
 from .base import Learner
+from .distributed import launched, processes
 
 
 class ConfiguredLearner(Learner):
@@ -26,6 +27,8 @@ class ConfiguredLearner(Learner):
     """
 
     config: BaseModel
+    #: whether several processes can train it together
+    divides: ClassVar[bool] = False
 
     def __init__(self, config: BaseModel, out: str | os.PathLike | None = None):
         self.config = config
@@ -35,12 +38,20 @@ class ConfiguredLearner(Learner):
     def open_run(self, env: gym.Env, resume: bool) -> RunFolder | None:
         """The run folder of a learning run on `env`, or None if nothing is to be written.
 
+        Where several processes train together, the main one makes it and is the only one to write.
+
         Raises:
             RunError: `resume` without a run folder, or with one of another configuration.
+            UsageError: several processes were started for a learner that cannot divide its work among them.
         """
+        if launched() and not self.divides:
+            raise UsageError(f"{self.name} trains in one process: start it without `accelerate launch`")
         if resume and self.out is None:
             raise RunError("resume needs the run folder that the first part wrote: give out=…")
-        return RunFolder(self.out, self.describe(env), resume=resume) if self.out is not None else None
+        if self.out is None:
+            return None
+        folder, description = self.out, self.describe(env)
+        return processes().agree(lambda: RunFolder(folder, description, resume=resume))
 
     def count(self, **amounts: float) -> None:
         """Add to what the learning has spent."""

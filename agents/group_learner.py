@@ -26,6 +26,7 @@ from ..runs import JsonLines
 from .bandit_learner import batch_indices
 from .chat_learner import ChatConfig, ChatLearner, log, mean_rewards, task_ids
 from .chat_policy import Reference
+from .distributed import processes
 from .estimators import Advantages, Group, estimator, summarise
 from .losses import kl_terms, ppo_terms
 from .rollout import RolloutEngine, Rollouts
@@ -110,7 +111,7 @@ class GroupLearner(ChatLearner):
         kind = "none, the KL term is off" if self.reference is None else self.reference.kind
         log.info("%s: KL reference: %s", self.name, kind)
         self._record = None
-        if self.out is not None and config.keep_trajectories:
+        if self.out is not None and config.keep_trajectories and processes().is_main:
             self._record = JsonLines(self.out / "trajectories.jsonl")
 
     # ---------------------------------------------------------------------------------------------- an update
@@ -196,18 +197,25 @@ class GroupLearner(ChatLearner):
         columns = zip(kept, old, references, caps, strict=True)
         return [Credited(t, advantages, own, other, cap) for (t, advantages), own, other, cap in columns]
 
-    @torch.no_grad()
     def _scores(self, trajectories: Sequence[Trajectory]) -> list[np.ndarray]:
         """Log-probabilities of the sampled tokens under the active weights."""
-        found = []
+        parts = processes().gather(lambda: self._own_scores(processes().share(trajectories)))
+        self.count(scored_tokens=sum(tokens for _, tokens in parts))
+        return [row for rows, _ in parts for row in rows]
+
+    @torch.no_grad()
+    def _own_scores(self, trajectories: Sequence[Trajectory]) -> tuple[list[np.ndarray], int]:
+        """The same of this process's share, and how many tokens went through the model."""
+        found: list[np.ndarray] = []
+        tokens = 0
         size = self.config.micro_batch
         for first in range(0, len(trajectories), size):
             batch = pad_batch(trajectories[first : first + size], self.policy.local.device)
             scores = token_logprobs(self.policy.model, batch, chunk=self.config.chunk)
-            self.count(scored_tokens=scores.tokens)
+            tokens += scores.tokens
             rows = scores.logprobs.float().cpu().numpy()
             found += [row[:length] for row, length in zip(rows, batch.lengths.tolist(), strict=True)]
-        return found
+        return found, tokens
 
     def _learn(self, episodes: list[Credited], number: int) -> dict[str, Any]:
         """Optimiser steps on mini-batches; the means of what they report."""
@@ -246,7 +254,7 @@ class GroupLearner(ChatLearner):
             )
 
     def accumulate(self, episodes: Sequence[Credited], segment: Segment | None = None) -> dict[str, float]:
-        """Add the gradient of a mini-batch's loss to the weights' gradients.
+        """Add the gradient of a mini-batch's loss, of this process's share of it, to the weights' gradients.
 
         Args:
             episodes: the mini-batch.
@@ -254,17 +262,19 @@ class GroupLearner(ChatLearner):
 
         Returns:
             `loss`, `kl`, `entropy` (means over tokens), `ratio_mean`, `ratio_max`, `clipped` (share of tokens), and
-            `sampler_difference`, the mean |log π − log π_sampled|.
+            `sampler_difference`, the mean |log π − log π_sampled|; all of the whole mini-batch.
         """
         config = self.config
         tokens = sum(int(e.trajectory.trainable.sum()) for e in episodes)
-        sums = dict.fromkeys(("loss", "kl", "entropy", "ratio_mean", "clipped", "sampler_difference"), 0.0)
+        names = ("loss", "kl", "entropy", "ratio_mean", "clipped", "sampler_difference", "trained_tokens")
+        sums = dict.fromkeys(names, 0.0)
         largest = 0.0
-        for first in range(0, len(episodes), config.micro_batch):
-            part = episodes[first : first + config.micro_batch]
+        own_episodes = processes().share(episodes)
+        for first in range(0, len(own_episodes), config.micro_batch):
+            part = own_episodes[first : first + config.micro_batch]
             batch = pad_batch([e.trajectory for e in part], self.policy.local.device)
             scores = token_logprobs(self.policy.model, batch, chunk=config.chunk)
-            self.count(trained_tokens=scores.tokens)
+            sums["trained_tokens"] += scores.tokens
             weights = self._weights(batch, tokens, len(episodes))
             if segment is not None:
                 weights = weights * (batch.segment == segment)
@@ -286,7 +296,9 @@ class GroupLearner(ChatLearner):
             sums["clipped"] += float(((own - 1).abs() > config.clip).sum()) / tokens
             sums["sampler_difference"] += float(moved.abs().sum()) / tokens
             largest = max(largest, float(own.max()))
-        return sums | {"ratio_max": largest}
+        report = processes().sums(sums)
+        self.count(trained_tokens=int(report.pop("trained_tokens")))
+        return report | {"ratio_max": max(processes().gather(lambda: largest))}
 
     def _weights(self, batch: Batch, tokens: int, episodes: int) -> torch.Tensor:
         """(B, T) weights of the tokens in the loss; 0 on what was not sampled."""
@@ -317,6 +329,7 @@ class GroupLearner(ChatLearner):
         """(weights,) gradient of the loss's policy-gradient terms on the tokens of one segment."""
         self.accumulate(episodes, segment)
         parameters = self.policy.trainable_parameters().values()
+        processes().sum_gradients(parameters)
         gradient = torch.cat(
             [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in parameters]
         )

@@ -20,7 +20,8 @@ from ..errors import ConfigError, UnknownNameError
 from .backends import Backend
 from .chat_env import chat_env, env_maker
 from .chat_template import ChatTemplate
-from .collection import Collection, Rollouts, named_tasks
+from .collection import Collection, Rollouts, join, named_tasks
+from .distributed import processes
 from .episode import Start
 from .trajectory import SEGMENT_RULES
 
@@ -89,6 +90,8 @@ class RolloutEngine:
     ) -> Rollouts:
         """Sample `group_size` episodes of every task with the policy's present weights.
 
+        Where several processes train together, all of them call this; they divide the episodes, and all get all.
+
         Args:
             tasks: task ids; seeds for environments that do not name tasks; or starts in the middle of an episode.
             group_size: episodes of each task.
@@ -106,8 +109,9 @@ class RolloutEngine:
                 f"tasks, {group_size}, {max_new_tokens}, {temperature}"
             )
         starts = [task if isinstance(task, Start) else Start(task) for task in tasks]
-        collection = Collection(self, seed, temperature, max_new_tokens)
-        return collection.run(starts, group_size)
+        collection, everybody = Collection(self, seed, temperature, max_new_tokens), processes()
+        parts = everybody.gather(lambda: collection.run(starts, group_size, everybody))
+        return join(parts, len(starts), max_new_tokens)
 
     def take_env(self) -> gym.Env:
         """An environment that no episode uses."""

@@ -18,6 +18,7 @@ from .bandit_learner import batch_indices
 from .chat_baselines import GoldAgent
 from .chat_learner import ChatConfig, ChatLearner, log, task_ids
 from .chat_template import Demonstration
+from .distributed import processes
 from .sequence_logprobs import pad_batch, token_logprobs
 from .trajectory import Segment, Trajectory, Turn, segments_by_content
 
@@ -49,25 +50,28 @@ class SFTLearner(ChatLearner):
         size = self.config.batch_size
         own = [self.demonstrations[i] for i in batch_indices(len(self.demonstrations), size, self.config.seed, number)]
         total = sum(int(t.trainable.sum()) for t in own)
-        sums = {Segment.TOOL: 0.0, Segment.SUMMARY: 0.0}
-        counts = dict.fromkeys(sums, 0)
-        for part in pieces(own, self.config.micro_batch):
+        counts = {s: sum(int((t.segment == s).sum()) for t in own) for s in (Segment.TOOL, Segment.SUMMARY)}
+        found = dict.fromkeys(["trained_tokens", *(s.name for s in counts)], 0.0)
+        for part in pieces(processes().share(own), self.config.micro_batch):
             batch = pad_batch(part, self.policy.local.device)
             scores = token_logprobs(self.policy.model, batch, temperature=1.0, chunk=self.config.chunk)
             (-scores.logprobs.sum() / total).backward()
-            for segment in sums:
-                mask = batch.segment == segment
-                sums[segment] -= float(scores.logprobs.detach()[mask].sum())
-                counts[segment] += int(mask.sum())
-            self.count(trained_tokens=scores.tokens)
-        record = {f"loss/{s.name.lower()}": sums[s] / counts[s] for s in sums if counts[s]}
-        return {"phase": self.name, "loss": sum(sums.values()) / total, **record, "gradient_norm": self.step()}
+            for segment in counts:
+                found[segment.name] -= float(scores.logprobs.detach()[batch.segment == segment].sum())
+            found["trained_tokens"] += scores.tokens
+        sums = processes().sums(found)
+        self.count(trained_tokens=int(sums["trained_tokens"]))
+        record = {f"loss/{s.name.lower()}": sums[s.name] / counts[s] for s in counts if counts[s]}
+        loss = sum(sums[s.name] for s in counts) / total
+        return {"phase": self.name, "loss": loss, **record, "gradient_norm": self.step()}
 
     def _demonstrations(self, env: gym.Env) -> list[Trajectory]:
         engine = self.engine(env)
         copy = engine.take_env()
         try:
-            found = [d for task in task_ids(engine) for d in self._of_task(copy, task)]
+            found = processes().divide(
+                lambda tasks: [d for task in tasks for d in self._of_task(copy, task)], task_ids(engine)
+            )
         finally:
             engine.give_back(copy)
             engine.close()

@@ -20,6 +20,7 @@ import gymnasium as gym
 
 from ..agents.base import Callback, Learner, TrainingReport, agent_class
 from ..agents.dead_groups import dead_group_curve
+from ..agents.distributed import processes
 from ..envs.make import env_parameters, make_split
 from ..envs.table import RewardTable
 from ..errors import EmptySplitError, InfrastructureError, RunError, ToolcreditError, UnknownNameError, UsageError
@@ -138,8 +139,10 @@ def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback
     _, held_out = held_out_env(plan)
     training: dict[str, Any] = {"agent": plan.agent} | asdict(report)
     if is_chat(held_out):
-        write_json(Path(plan.out) / TRAINING, training)
-        write_atomic(Path(plan.out) / HELD_OUT, record_lines(play(held_out, learner)))
+        episodes = play(held_out, learner)
+        if processes().is_main:
+            write_json(Path(plan.out) / TRAINING, training)
+            write_atomic(Path(plan.out) / HELD_OUT, record_lines(episodes))
         return report
     if hasattr(learner, "generation_probabilities"):
         p_gen, rewards = learner.generation_probabilities(held_out), RewardTable.build(held_out).rewards_for(held_out)

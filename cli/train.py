@@ -12,6 +12,7 @@ import typer
 
 from ..agents.base import agent_class
 from ..agents.config import set_dotted
+from ..agents.distributed import processes
 from ..benchmarks import held_out_chat
 from ..benchmarks.experiment import (
     HELD_OUT,
@@ -29,6 +30,7 @@ from ..envs.make import env_parameters
 from ..errors import ConfigError, UsageError
 from ..llm.threads import choose_threads
 from . import options
+from .launch import start_all_processes
 
 
 def train_command(
@@ -58,8 +60,10 @@ def train_command(
 ) -> None:
     """Train a learner on the split `train`, choose its checkpoint on `dev`, measure it on `test`.
 
-    Without a `test` split the result is measured on `dev` and says so.
+    Without a `test` split the result is measured on `dev` and says so. `accelerate launch -m toolcredit train …`
+    trains with several processes.
     """
+    start_all_processes()
     if resume:
         given = (questions, tools, reasoner, table, env_set, policy, preset, config, init, max_steps, seed, settings)
         if any(value not in (None, []) for value in given):
@@ -77,7 +81,8 @@ def train_command(
         fields |= dict(options.key_value(item) for item in settings or [])
         if has_presets(learner):
             fields.setdefault("cpu_threads", choose_threads().number)
-        plan = plan_training(learner, env, arguments, fields, preset, config, out)
+        # of several processes the main one decides: they would measure and name the folder differently
+        plan = processes().agree(lambda: plan_training(learner, env, arguments, fields, preset, config, out))
     run(plan, resume, as_json)
 
 
@@ -107,17 +112,20 @@ def plan_training(
 
 
 def run(plan: TrainingPlan, resume: bool, as_json: bool) -> None:
-    """Train with a progress bar, measure, report."""
+    """Train with a progress bar, measure, report; the last two in the main process only, where there are several."""
     learner = plan.learner()
     total = getattr(learner, "total_updates", None)
     go_on = f"toolcredit train {plan.agent} --resume --out {plan.out}"
-    with options.resumable(go_on), options.progress_bar() as progress:
-        task = progress.add_task(f"train {plan.agent}", total=total, note="")
+    is_main, several = processes().is_main, f", {processes().size} processes" if processes().size > 1 else ""
+    with options.resumable(go_on), options.progress_bar(quiet=not is_main) as progress:
+        task = progress.add_task(f"train {plan.agent}{several}", total=total, note="")
 
         def show(record: dict[str, Any]) -> None:
             progress.update(task, completed=record["update"], note=record_note(record))
 
         train(plan, resume=resume, callbacks=[show])
+    if not is_main:
+        return
     folder = Path(plan.out)
     split, env = held_out_env(plan)
     show_result = held_out_chat.print_result if held_out_chat.is_chat(env) else print_result

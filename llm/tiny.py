@@ -6,6 +6,7 @@ grouped key/value heads. The same seed gives the same weights; the global random
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 CHATML_TEMPLATE = (
@@ -28,8 +29,18 @@ taxonomy species human mouse yeast worm fly bacteria virus region evidence stati
 """
 
 
-#: What the byte pairs of `tiny-chat` are learned from: the wordings of the embedded easy tier. Its made-up names are
-#: left out, so that they are spelled letter by letter and can be copied.
+#: A made-up name of the embedded easy tier is two syllables. Each of its letters is a token of its own, so that it
+#: consists of the same few tokens wherever it stands and can be copied. `name` itself is a key of every call.
+_C, _V = "[bdfgklmnprstvz]", "[aeiou]"
+_LETTER_OF_NAME = (
+    rf"\bname\b|\b{_C}(?={_V}{_C}{_V}\b)|(?<=\b{_C}){_V}(?={_C}{_V}\b)|(?<=\b{_C}{_V}){_C}(?={_V}\b)"
+    rf"|(?<=\b{_C}{_V}{_C}){_V}\b"
+)
+
+#: One token each, as in the tokenizers of real models that call tools.
+_TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+
+#: What the byte pairs of `tiny-chat` are learned from: the wordings of the embedded easy tier.
 _CHAT_TEXT = """
 system user assistant
 Tools:
@@ -46,36 +57,41 @@ What is the job of? What does work as? The job of is.
 Which king rules? Who is the king of? The king of is.
 How high is mount? What is the height of mount? Mount is metres high.
 <tool_call>
-{"name": "price", "arguments": {"thing": ""}}
-{"name": "weight", "arguments": {"thing": ""}}
-{"name": "maker", "arguments": {"thing": ""}}
-{"name": "road", "arguments": {"start": "", "goal": ""}}
-{"name": "fare", "arguments": {"start": "", "goal": ""}}
-{"name": "home", "arguments": {"person": ""}}
-{"name": "phone", "arguments": {"person": ""}}
-{"name": "job", "arguments": {"person": ""}}
-{"name": "king", "arguments": {"country": ""}}
-{"name": "height", "arguments": {"mountain": ""}}
+{"name": "price", "arguments": {"thing": "baba"}}
+{"name": "weight", "arguments": {"thing": "baba"}}
+{"name": "maker", "arguments": {"thing": "baba"}}
+{"name": "road", "arguments": {"start": "baba", "goal": "baba"}}
+{"name": "fare", "arguments": {"start": "baba", "goal": "baba"}}
+{"name": "home", "arguments": {"person": "baba"}}
+{"name": "phone", "arguments": {"person": "baba"}}
+{"name": "job", "arguments": {"person": "baba"}}
+{"name": "king", "arguments": {"country": "baba"}}
+{"name": "height", "arguments": {"mountain": "baba"}}
 </tool_call>
 <tool_response>
-{"price": 1} {"grams": 1} {"miles": 1} {"city": ""} {"number": 1} {"name": ""} {"job": ""} {"metres": 1}
+{"price": 1} {"grams": 1} {"miles": 1} {"city": "baba"} {"number": 1} {"name": "baba"} {"job": "baba"} {"metres": 1}
 </tool_response>
 """
 
 
-def tiny_tokenizer(size: int = 512, text: str = _TEXT) -> Any:
+def tiny_tokenizer(
+    size: int = 512, text: str = _TEXT, isolated: str | None = None, added: Sequence[str] = ()
+) -> Any:
     """A byte-level BPE tokenizer with a ChatML template; every text survives encoding and decoding.
 
     Args:
         size: most tokens.
         text: what the byte pairs are learned from, line by line.
+        isolated: pattern of what is split off from the text around it.
+        added: texts that are one token each, beyond `size`.
     """
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
+    splits = [] if isolated is None else [pre_tokenizers.Split(Regex(isolated), "isolated")]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [*splits, pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -85,6 +101,7 @@ def tiny_tokenizer(size: int = 512, text: str = _TEXT) -> Any:
         show_progress=False,
     )
     tokenizer.train_from_iterator(text.splitlines(), trainer)
+    tokenizer.add_tokens([AddedToken(one, normalized=False) for one in added])
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token="<|im_start|>",
@@ -114,9 +131,11 @@ def tiny_model(seed: int = 0) -> tuple[Any, Any]:
 
 
 def tiny_chat_model(seed: int = 0) -> tuple[Any, Any]:
-    """A random Llama (4 layers of 128, 0.9 million weights, float32) and a tokenizer of 600 tokens.
+    """A random Llama (4 layers of 128, 0.8 million weights, float32) and a tokenizer of some 470 tokens.
 
-    Made to be trained from scratch to call the tools of the embedded easy tier.
+    Made to be trained from scratch to call the tools of the embedded easy tier. Its weights are as large as the inverse
+    square root of the width: with the usual 0.02, meant for wide models, attention is nearly uniform for hundreds of
+    updates, and copying is learned four times later.
 
     Args:
         seed: of the weights.
@@ -124,11 +143,13 @@ def tiny_chat_model(seed: int = 0) -> tuple[Any, Any]:
     Returns:
         (model, tokenizer)
     """
-    tokenizer = tiny_tokenizer(600, _CHAT_TEXT)
-    return _random_llama(tokenizer, seed, width=128, inner=384, embedding_scale=0.03)
+    tokenizer = tiny_tokenizer(600, _CHAT_TEXT, isolated=_LETTER_OF_NAME, added=_TAGS)
+    return _random_llama(tokenizer, seed, width=128, inner=384, embedding_scale=0.1, scale=0.08)
 
 
-def _random_llama(tokenizer: Any, seed: int, *, width: int, inner: int, embedding_scale: float) -> tuple[Any, Any]:
+def _random_llama(
+    tokenizer: Any, seed: int, *, width: int, inner: int, embedding_scale: float, scale: float = 0.02
+) -> tuple[Any, Any]:
     import torch
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
@@ -142,6 +163,7 @@ def _random_llama(tokenizer: Any, seed: int, *, width: int, inner: int, embeddin
         num_key_value_heads=2,
         max_position_embeddings=tokenizer.model_max_length,
         tie_word_embeddings=True,
+        initializer_range=scale,
         **special,
     )
     with torch.random.fork_rng(devices=[]):

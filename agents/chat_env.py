@@ -7,17 +7,41 @@ A chat environment's observation is the list of messages so far, its action an a
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium as gym
 
 from ..envs.spaces import ChatMessages, UnicodeText
-from ..errors import UsageError
+from ..errors import CapabilityError, UsageError
 from .base import TextBandit, text_bandit
 
 #: Longest turn that is given to a bandit's parser.
 _MAX_TURN = 2**16
+
+
+@runtime_checkable
+class CallScorer(Protocol):
+    """What a chat environment offers if it can score calls that were never made, for counterfactual values."""
+
+    def call_rewards(self, task_id: str, turns: Sequence[str]) -> Mapping[str, float | None]:
+        """The reward components that the assistant's turns of a whole episode alone decide; nothing is run or asked."""
+        ...
+
+
+def call_scorer(env: gym.Env) -> CallScorer:
+    """The unwrapped environment as a `CallScorer`.
+
+    Raises:
+        CapabilityError: it is none.
+    """
+    inner = env.unwrapped
+    if not isinstance(inner, CallScorer):
+        raise CapabilityError(
+            f"{type(inner).__name__} cannot score calls that were not made: it has no call_rewards(task_id, turns); "
+            "use choice_values=branch"
+        )
+    return inner
 
 
 class BanditChat(gym.Wrapper):

@@ -182,6 +182,9 @@ class Collection:
             name = str(start.task_id)
             digest = int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8], "big")
             for member in range(group_size):
+                if start.stream is not None:
+                    plan.append((start, (group, member), (self.seed, digest, *start.stream, member)))
+                    continue
                 plan.append((start, (group, member), (self.seed, digest, seen[name])))
                 seen[name] += 1
         return plan
@@ -277,7 +280,7 @@ class Collection:
         elif room < 1:
             self._step(live, episode.close())
         else:
-            longest = min(room, self.max_new_tokens)
+            longest = min(room, max(self.max_new_tokens - episode.begun, 1))
             stream = (*live.stream, episode.turn)
             request = TurnRequest(live.key, episode.ids, episode.stop_ids, longest, self.temperature, stream)
             self.sampling.add(live.key)

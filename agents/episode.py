@@ -29,11 +29,14 @@ class Start:
         task_id: the environment's task.
         turns: complete turns that are taken instead of sampled ones.
         partial: the beginning of the next turn, which sampling then finishes.
+        stream: what its random numbers depend on besides the collection's seed and the task. None: how many episodes
+            of the task were asked for before.
     """
 
     task_id: str | int
     turns: tuple[SampledTurn, ...] = ()
     partial: SampledTurn | None = None
+    stream: tuple[int, ...] | None = None
 
 
 class Episode:
@@ -65,7 +68,12 @@ class Episode:
     @property
     def ids(self) -> list[int]:
         """All tokens so far, the given beginning of the next turn included."""
-        return [*self._builder.ids, *(self._partial.ids if self._partial and not self._script else ())]
+        return [*self._builder.ids, *(self._partial.ids if self._partial and self.begun else ())]
+
+    @property
+    def begun(self) -> int:
+        """Tokens of the next turn that are given."""
+        return len(self._partial.ids) if self._partial and not self._script else 0
 
     @property
     def turn(self) -> int:
@@ -174,8 +182,15 @@ class Episode:
             finish_reason=self.finish_reason,
             messages=tuple(self._messages),
             task_id=str(self.start.task_id),
+            tools=tuple(tool_names(self._tools)),
             **fields,
         )
+
+
+def tool_names(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of tools in OpenAI's form; a tool that is none has none."""
+    functions = [tool.get("function") for tool in tools if isinstance(tool, Mapping)]
+    return [str(f["name"]) for f in functions if isinstance(f, Mapping) and "name" in f]
 
 
 def _holds_call(text: str, answers: Sequence[Mapping[str, Any]], info: Mapping[str, Any]) -> bool:

@@ -89,6 +89,7 @@ class Trajectory:
         task_id: what the episode was about.
         member: number of the episode among those of its task.
         messages: the conversation as text, for people.
+        tools: names of the tools that the prompt shows, in that order.
 
     Raises:
         UsageError: an invariant of the module's docstring does not hold.
@@ -107,6 +108,7 @@ class Trajectory:
     task_id: str = ""
     member: int = 0
     messages: tuple[dict[str, Any], ...] = ()
+    tools: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, dtype in _ARRAYS.items():
@@ -166,6 +168,7 @@ class Trajectory:
             "ids": self.ids.tolist(),
             "logprobs": self.logprobs[self.trainable].tolist(),
             "messages": list(self.messages),
+            "tools": list(self.tools),
         }
 
     @classmethod
@@ -356,6 +359,7 @@ def _from_json(record: Mapping[str, Any]) -> Trajectory:
         task_id=str(record["task_id"]),
         member=int(record["member"]),
         messages=tuple(dict(message) for message in record["messages"]),
+        tools=tuple(map(str, record.get("tools", ()))),
     )
 
 

@@ -138,6 +138,29 @@ class HierR:
         if ending is None or ending["error"] is not None:
             why = "the episode did not end" if ending is None else f"a failure ended the episode: {ending['error']}"
             return Report(dict.fromkeys(self.components), (f"not scored: {why}",))
+        match, omitted = self._match(task, transcript)
+        if omitted:
+            summary = SummaryScore(OMISSION_PENALTY, None, ("omission guard: a call was needed and none was made",))
+            return self._report(match, summary, None, omitted=True)
+        case = make_case(task, transcript)
+        summary = summary_score(case, self._judge, self._mode)
+        return self._report(match, summary, case, omitted=False)
+
+    def call_rewards(self, task: Any, transcript: Mapping[str, Any]) -> dict[str, float | None]:
+        """The components that the calls alone decide; `process` is None where a verdict on the answers decides it.
+
+        Args:
+            task: as in `explain`.
+            transcript: of which `turns` and `tools` are read; what the tools answered does not matter.
+        """
+        plain = task if isinstance(task, Mapping) else task.to_json()
+        match, omitted = self._match(plain, transcript)
+        process = None if self._verifier is not None and not omitted else match.process
+        components = {name: getattr(match, name) for name in (*COMPONENTS, "arg_match")}
+        return {"process": process, "omitted": float(omitted), **components}
+
+    def _match(self, task: Mapping[str, Any], transcript: Mapping[str, Any]) -> tuple[ProcessScore, bool]:
+        """The process score under the omission guard, and whether the guard overrode it."""
         if self._mode == "paper":
             attempt = read_text("\n".join(turn["text"] for turn in transcript["turns"]), transcript["tools"])
         else:
@@ -146,12 +169,7 @@ class HierR:
             attempt, task["plans"], gold_kind=task["gold_kind"], weights=self._weights, mode=self._mode
         )
         omitted = bool(task["plans"][0]) and not attempt.attempted
-        if omitted:
-            summary = SummaryScore(OMISSION_PENALTY, None, ("omission guard: a call was needed and none was made",))
-            return self._report(replace(match, process=0.0), summary, None, omitted=True)
-        case = make_case(task, transcript)
-        summary = summary_score(case, self._judge, self._mode)
-        return self._report(match, summary, case, omitted=False)
+        return (replace(match, process=0.0) if omitted else match), omitted
 
     def _report(self, match: ProcessScore, summary: SummaryScore, case: Case | None, omitted: bool) -> Report:
         notes = (*match.notes, *summary.reasons)

@@ -19,18 +19,18 @@ from typing import Any
 
 import gymnasium as gym
 
-from ...errors import ConfigError, InfrastructureError, UsageError
+from ...errors import CapabilityError, ConfigError, InfrastructureError, UsageError
 from ..spaces import ChatMessages, UnicodeText
 from .json_strict import cut_middle, without_surrogates
 from .mocks import Mock, Scene, Session, is_error, make_mock
 from .parsers import make_parser
-from .parsing import LEVELS, OUR_TAGS, CallParser, from_openai, safe_json, to_openai
+from .parsing import LEVELS, OUR_TAGS, CallParser, ParsedTurn, from_openai, safe_json, to_openai
 from .presentation import Presentation, Presenter
 from .scoring import Scorer, make_scorer
 from .tasks import Call, Task
 from .tasksets import TaskSet
 from .transcripts import fresh, turn_record, unread_record
-from .validation import Checked
+from .validation import Checked, Toolbox
 
 #: longest turn that is read; longer ones break the token limit
 MAX_TURN_CHARS = 131_072
@@ -152,6 +152,27 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
         plans = [plan.to_json() for plan in task.plans]
         return {"plans": plans, "reply": task.reply, "opening": len(task.messages)}
 
+    def call_rewards(self, task_id: str, turns: Sequence[str]) -> dict[str, float | None]:
+        """The reward components that an episode's turns alone decide: no tool is run, no judge asked.
+
+        Args:
+            task_id: the task.
+            turns: the assistant's turns of a whole episode, as text.
+
+        Raises:
+            CapabilityError: the scorer cannot score calls alone.
+            UnknownNameError: there is no such task in the split.
+        """
+        score = getattr(self._scorer, "call_rewards", None)
+        if score is None:
+            raise CapabilityError(
+                f"the scorer {type(self._scorer).__name__} cannot score calls without playing them: it has no "
+                "call_rewards; use scorer='hierr'"
+            )
+        shown = self._presenter.present(self._tasks[task_id])
+        records = [self._read(shown.toolbox, number, text)[0] for number, text in enumerate(turns)]
+        return score(json.loads(shown.task_text), {"turns": records, "tools": list(shown.toolbox.specs)})
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -260,9 +281,8 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
             episode.add_turn(text, unread_record(text))
             episode.end("tokens")
             return None
-        parsed = self._parser.parse(text, self._leniency)
-        checked = [toolbox.check(call) for call in parsed.calls[: self._max_parallel]]
-        episode.add_turn(text, turn_record(len(episode.turns), text, parsed, checked, toolbox.specs))
+        record, parsed, checked = self._read(toolbox, len(episode.turns), text)
+        episode.add_turn(text, record)
         if not parsed.calls:
             episode.end(None)
         elif len(parsed.calls) > self._max_parallel:
@@ -278,6 +298,12 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
             elif len(episode.turns) >= self._max_turns:
                 episode.end("turns")
         return None
+
+    def _read(self, toolbox: Toolbox, number: int, text: str) -> tuple[dict[str, Any], ParsedTurn, list[Checked]]:
+        """The record of turn `number`, the turn taken apart, and its validated calls."""
+        parsed = self._parser.parse(text[:MAX_TURN_CHARS], self._leniency)
+        checked = [toolbox.check(call) for call in parsed.calls[: self._max_parallel]]
+        return turn_record(number, text, parsed, checked, toolbox.specs), parsed, checked
 
     def _make_calls(self, episode: _Episode, checked: Sequence[Checked]) -> None:
         """Run the valid calls of the last turn and add one tool message per call."""

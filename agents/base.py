@@ -181,6 +181,7 @@ _BUILT_IN = {
     "rltr": "toolcredit.agents.group_methods:RLTR",
     "gigpo": "toolcredit.agents.group_methods:GiGPO",
     "slca-gigpo": "toolcredit.agents.group_methods:SLCAGiGPO",
+    "slca-exact": "toolcredit.agents.group_methods:SLCAExact",
     "random": "toolcredit.agents.baselines:RandomAgent",
     "none": "toolcredit.agents.baselines:NoToolsAgent",
     "all": "toolcredit.agents.baselines:AllToolsAgent",

@@ -28,6 +28,7 @@ from .chat_learner import ChatConfig, ChatLearner, log, mean_rewards, task_ids
 from .chat_policy import Reference
 from .distributed import processes
 from .estimators import Advantages, Group, estimator, summarise
+from .exact_choices import CreditedChoice, ExactChoices
 from .losses import kl_terms, ppo_terms
 from .rollout import RolloutEngine, Rollouts
 from .sequence_logprobs import Batch, pad_batch, token_logprobs
@@ -36,7 +37,7 @@ from .trajectory import Segment, Trajectory
 SEGMENTS = {"tool": Segment.TOOL, "summary": Segment.SUMMARY}
 
 #: What rollouts offer to estimators, whatever the environment scores.
-OFFERED = ("trainable", "step", "segment", "logprobs", "anchors", "step_reward:total")
+OFFERED = ("trainable", "step", "segment", "logprobs", "anchors", "step_reward:total", "choices")
 
 #: Mean |log π − log π_old| of tokens that the very same weights sampled; more means that others sampled them.
 SAME_POLICY = 0.1
@@ -50,6 +51,11 @@ class GroupConfig(ChatConfig):
     at_end: dict[str, Literal["tool", "summary", "episode"]] = Field(
         default_factory=dict,
         description="Reward components that are said to be earned in the last step of a segment or of the episode.",
+    )
+    choice_values: Literal["branch", "counterfactual"] = Field(
+        "branch",
+        description="What names at a choice are worth: by continuations, or by the rollout's own turns with the name "
+        "exchanged, which costs nothing and is biased.",
     )
     tasks_per_update: int = Field(8, ge=1, description="Tasks, hence groups, per update.")
     group_size: int = Field(16, ge=2, description="G: episodes per task.")
@@ -82,6 +88,7 @@ class Credited:
         old: (T,) log π_old.
         reference: (T,) log π_ref; None without a KL term.
         cap: (T,) weights that correct for a sampler that differs from the trainer; 1 where it does not.
+        choices: names that are credited in expectation instead of the drawn one.
     """
 
     trajectory: Trajectory
@@ -89,6 +96,7 @@ class Credited:
     old: np.ndarray
     reference: np.ndarray | None
     cap: np.ndarray
+    choices: tuple[CreditedChoice, ...] = ()
 
 
 class GroupLearner(ChatLearner):
@@ -107,12 +115,25 @@ class GroupLearner(ChatLearner):
         self.estimator.check({*OFFERED, *(f"step_reward:{name}" for name in config.at_end), *scores})
         self.rollouts: RolloutEngine = self.engine(env)
         self.tasks = task_ids(self.rollouts)
+        self.choices = self._exact_choices() if "choices" in needs else None
+        self._chosen: dict[Trajectory, tuple[CreditedChoice, ...]] = {}
         self.reference: Reference | None = self.policy.reference() if config.kl > 0 else None
         kind = "none, the KL term is off" if self.reference is None else self.reference.kind
         log.info("%s: KL reference: %s", self.name, kind)
         self._record = None
         if self.out is not None and config.keep_trajectories and processes().is_main:
             self._record = JsonLines(self.out / "trajectories.jsonl")
+
+    def _exact_choices(self) -> ExactChoices:
+        config = self.config
+        return ExactChoices(
+            self.rollouts,
+            self.policy.model,
+            mode=config.choice_values,
+            reward=str(self.estimator.option("tool")),
+            guard=bool(self.estimator.option("guard")),
+            max_new_tokens=config.max_new_tokens,
+        )
 
     # ---------------------------------------------------------------------------------------------- an update
 
@@ -139,6 +160,7 @@ class GroupLearner(ChatLearner):
         tasks = [self.tasks[i] for i in order]
         collected: list[Rollouts] = []
         credit: list[Advantages] = []
+        self._chosen = {}
         for draw in range(config.redraws + 1):
             seed = int(np.random.SeedSequence([config.seed, number, draw]).generate_state(1)[0])
             rollouts = self.rollouts.collect(
@@ -149,7 +171,7 @@ class GroupLearner(ChatLearner):
                 max_new_tokens=config.max_new_tokens,
             )
             collected.append(rollouts)
-            credit += [self.estimate(group, progress) for group in rollouts if len(group) > 1]
+            credit += self._credit([group for group in rollouts if len(group) > 1], progress, seed)
             missing = config.tasks_per_update - sum(own.keep for own in credit)
             if missing < 1:
                 break
@@ -163,19 +185,38 @@ class GroupLearner(ChatLearner):
                     self._record.append({"update": number + 1, **t.to_json()})
         return collected, credit
 
+    def _spent_on_choices(self) -> dict[str, float]:
+        """What an update's choices were like; what they cost is added to what was spent."""
+        if self.choices is None:
+            return {}
+        counts = self.choices.take_counts()
+        self.count(**{name: counts[name] for name in ("branch_episodes", "branch_tokens", "scored_tokens")})
+        return {name: counts[name] for name in ("choice_points", "exact_choices", "branch_episodes")}
+
     def _check_version(self, rollouts: Rollouts, number: int) -> None:
         versions = {t.policy_version for group in rollouts for t in group}
         if not versions <= {number}:
             raise UsageError(f"rollouts of the policy versions {sorted(versions)} for update {number}: not on-policy")
 
-    def estimate(self, trajectories: Sequence[Trajectory], progress: float = 0.0) -> Advantages:
-        """Advantages of one group.
+    def _credit(self, groups: Sequence[Sequence[Trajectory]], progress: float, seed: int) -> list[Advantages]:
+        """Advantages of groups that the present weights sampled."""
+        if self.choices is None:
+            return [self.estimate(group, progress) for group in groups]
+        credit = []
+        for group, pairs in zip(groups, self.choices.find(groups, seed), strict=True):
+            own = self.estimate(group, progress, choices=[point for _, point in pairs])
+            self._chosen |= self.choices.credited(group, pairs, own.choices)
+            credit.append(own)
+        return credit
+
+    def estimate(self, trajectories: Sequence[Trajectory], progress: float = 0.0, **further: Any) -> Advantages:
+        """Advantages of one group; `further` are fields of `Group` that the trajectories alone do not give.
 
         Raises:
             CapabilityError: the estimator needs what rollouts do not have.
         """
         anchors = [[_anchor(t, step) for step in range(len(t.turns))] for t in trajectories]
-        group = Group.from_trajectories(trajectories, anchors=anchors)
+        group = Group.from_trajectories(trajectories, anchors=anchors, **further)
         for component, where in self.config.at_end.items():
             group = group.at_last_step(component, SEGMENTS.get(where))
         return self.estimator(group, progress=progress)
@@ -195,7 +236,10 @@ class GroupLearner(ChatLearner):
             ratios = [np.exp(own - t.logprobs) for own, t in zip(old, trajectories, strict=True)]
             caps = [np.minimum(ratio, self.config.ratio_cap) for ratio in ratios]
         columns = zip(kept, old, references, caps, strict=True)
-        return [Credited(t, advantages, own, other, cap) for (t, advantages), own, other, cap in columns]
+        return [
+            Credited(t, advantages, own, other, cap, self._chosen.get(t, ()))
+            for (t, advantages), own, other, cap in columns
+        ]
 
     def _scores(self, trajectories: Sequence[Trajectory]) -> list[np.ndarray]:
         """Log-probabilities of the sampled tokens under the active weights."""
@@ -282,6 +326,10 @@ class GroupLearner(ChatLearner):
             advantages = _padded([e.advantages * e.cap for e in part], batch)
             surrogate, ratio = ppo_terms(scores.logprobs, old, advantages, batch.trainable, config.clip)
             loss = -(surrogate * weights).sum()
+            if self.choices is not None and segment in (None, Segment.TOOL):
+                gain, more = self.choices.objective([(e.trajectory, e.choices) for e in part], weights, config.clip)
+                loss = loss - gain
+                sums["trained_tokens"] += more
             if segment is None and config.kl:
                 reference = _padded([e.reference for e in part if e.reference is not None], batch)
                 kl = kl_terms(scores.logprobs, reference, batch.trainable)
@@ -358,6 +406,7 @@ class GroupLearner(ChatLearner):
         return {
             **record,
             **summarise(credit),
+            **self._spent_on_choices(),
             "episodes": len(episodes),
             "failed": sum(s["failed"] for s in stats),
             "unscored": sum(s["unscored"] for s in stats),

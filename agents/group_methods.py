@@ -73,3 +73,10 @@ class SLCAGiGPO(GroupLearner):
 
     name = "slca-gigpo"
     defaults = {"estimator": "slca_gigpo", "at_end": {"process": "tool"}}
+
+
+class SLCAExact(GroupLearner):
+    """SLCA whose choices of a tool are an expectation over all tools shown, not the one that was drawn."""
+
+    name = "slca-exact"
+    defaults = {"estimator": "slca_exact"}

@@ -92,6 +92,12 @@ def scripted_backend() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def grammar_policy() -> ModuleType:
+    """The module `tests/fakes/grammar_policy.py`: a real small model whose rollouts can all be listed."""
+    return _load_fake("grammar_policy")
+
+
+@pytest.fixture(scope="session")
 def vllm_fake() -> ModuleType:
     """The module `tests/fakes/vllm_server.py`: `VLLMServer`, a vLLM server that holds a real tiny model."""
     return _load_fake("vllm_server")

@@ -86,6 +86,10 @@ class Estimator:
         declared = getattr(self.function, "needs", None)
         return declared({**self._defaults, **self.options}) if declared else frozenset()
 
+    def option(self, name: str) -> Any:
+        """The value of an option, given or by default; None if there is no such option."""
+        return {**self._defaults, **self.options}.get(name)
+
     def check(self, offered: Collection[str]) -> None:
         """Refuse before the first rollout what cannot work.
 

@@ -13,7 +13,8 @@ That is FGPO (arXiv 2609.10221) inside SLCA (arXiv 2609.29050). Q(a) is the tool
   for the drawn name.
 
 b is the mean of Q over the candidates under the policy, so only their relative probabilities learn, as the presence
-filter has it. Unbiased if the candidates are all that can be called there.
+filter has it. Unbiased if the candidates are all that can be called there. If other names can be written too, with
+probability 1 − P, those keep the sampled term, and what the rewards say about P itself counts P times.
 """
 
 from __future__ import annotations
@@ -94,10 +95,11 @@ def slca_exact(
 def choice_objective(
     logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Σ_a π_old(a) min(ρ_a A_a, clip(ρ_a) A_a), ρ = π/π_old: PPO's surrogate in exact expectation, to be maximised.
+    """Σ_a q_old(a) min(ρ_a A_a, clip(ρ_a) A_a), ρ = π/π_old: PPO's surrogate in exact expectation, to be maximised.
 
-    Its gradient on policy is Σ_a π(a) ∇log π(a) A(a), what the drawn name's tokens would add up to in expectation. Add
-    it to the sum over the rollout's tokens before that sum is divided.
+    q_old is π_old renormalised on the names: that the draw was one of them is known. Its gradient on policy is
+    Σ_a q(a) ∇log π(a) A(a), what the drawn name's tokens add up to in expectation, given that. Add it to the sum over
+    the rollout's tokens before that sum is divided.
 
     Args:
         logprobs: (…, names) of the current policy, differentiable, from one trie pass.
@@ -112,7 +114,7 @@ def choice_objective(
     gain = ratio * advantages
     bounded = ratio if clip is None else ratio.clamp(1 - clip, 1 + clip)
     clipped = (ratio != bounded).to(logprobs.dtype).mean(-1)
-    return (old_logprobs.exp() * gain.minimum(bounded * advantages)).sum(-1), clipped.detach()
+    return (old_logprobs.softmax(-1) * gain.minimum(bounded * advantages)).sum(-1), clipped.detach()
 
 
 def branch_values(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
@@ -20,6 +21,8 @@ from .distributed import processes
 from .policy.adapter import attach, load_adapter, save_adapter
 from .policy.config import PolicyConfig
 from .policy.families import ATTENTION, checkpoint_layers
+from .policy.scorer import Scorer
+from .sequence_logprobs import Batch, TokenScores, token_logprobs
 
 ADAPTER = "adapter"
 MODEL = "model"
@@ -62,6 +65,7 @@ class ChatPolicy:
         device = (processes().device or "auto") if config.device == "auto" else config.device
         self.local: LocalModel = load_local_model(config.model, dtype=config.dtype, device=device, seed=config.seed)
         self.continued = False
+        self._packs: bool | None = None
         self._peft: Any = None
         model = self.local.model
         for module in model.modules():
@@ -87,6 +91,20 @@ class ChatPolicy:
     def backend(self, slots: int) -> LocalBackend:
         """Who samples from the present weights, in this process."""
         return LocalBackend(self.local, slots=slots)
+
+    @property
+    def packs(self) -> bool:
+        """Whether episodes may go through the model as one tree of tokens: proven once, on this very model."""
+        if self._packs is None:
+            numbers = np.random.default_rng(0).integers(0, self.model.config.get_text_config().vocab_size, 30).tolist()
+            scorer = Scorer(self.model)
+            scorer.prove(numbers[:12], [numbers[12:18], [*numbers[12:15], *numbers[18:23]], numbers[18:30]])
+            self._packs = scorer.reason is None
+        return self._packs
+
+    def score(self, batch: Batch, *, temperature: float | None = None, chunk: int = 1024) -> TokenScores:
+        """`sequence_logprobs.token_logprobs` under the present weights, with what episodes share computed once."""
+        return token_logprobs(self.model, batch, temperature=temperature, chunk=chunk, shared=self.packs)
 
     def trainable_parameters(self) -> dict[str, nn.Parameter]:
         """The trained weights by name, in a fixed order."""

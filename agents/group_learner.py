@@ -31,7 +31,7 @@ from .exact_choices import CreditedChoice, ExactChoices
 from .group_config import GroupConfig
 from .losses import kl_terms, ppo_terms
 from .rollout import RolloutEngine, Rollouts
-from .sequence_logprobs import Batch, pad_batch, token_logprobs
+from .sequence_logprobs import Batch, pad_batch
 from .trajectory import Segment, Trajectory
 
 SEGMENTS = {"tool": Segment.TOOL, "summary": Segment.SUMMARY}
@@ -220,7 +220,7 @@ class GroupLearner(ChatLearner):
         size = self.config.micro_batch
         for first in range(0, len(trajectories), size):
             batch = pad_batch(trajectories[first : first + size], self.policy.local.device)
-            scores = token_logprobs(self.policy.model, batch, chunk=self.config.chunk)
+            scores = self.policy.score(batch, chunk=self.config.chunk)
             tokens += scores.tokens
             rows = scores.logprobs.float().cpu().numpy()
             found += [row[:length] for row, length in zip(rows, batch.lengths.tolist(), strict=True)]
@@ -282,7 +282,7 @@ class GroupLearner(ChatLearner):
         for first in range(0, len(own_episodes), config.micro_batch):
             part = own_episodes[first : first + config.micro_batch]
             batch = pad_batch([e.trajectory for e in part], self.policy.local.device)
-            scores = token_logprobs(self.policy.model, batch, chunk=config.chunk)
+            scores = self.policy.score(batch, chunk=config.chunk)
             sums["trained_tokens"] += scores.tokens
             weights = self._weights(batch, tokens, len(episodes))
             if segment is not None:

@@ -23,6 +23,9 @@ from .policy.families import forward_arguments
 from .policy.tree import TokenTree
 from .trajectory import Trajectory
 
+#: A tree's mask grows with the square of its tokens: 64 MiB for these.
+MOST_NODES = 8192
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -100,11 +103,12 @@ def token_logprobs(
         batch: on the model's device.
         temperature: logits are divided by it. By default the sampling's own, as training must have it (1 for greedy).
         chunk: distributions that are held in memory at once.
-        shared: pack the trajectories into a tree. Only for models on which `policy.scorer` has proven it
-            (`scorer.reason is None`).
+        shared: pack the trajectories into a tree, if it has at most `MOST_NODES` tokens. Only for models on which
+            `policy.scorer` has proven it (`ChatPolicy.packs`).
     """
     temperature = batch.temperature or 1.0 if temperature is None else temperature
-    states, tokens = _tree_states(model, batch) if shared else _row_states(model, batch)
+    tree = _tree(batch) if shared else None
+    states, tokens = _row_states(model, batch) if tree is None else _tree_states(model, batch, tree)
     targets = batch.ids[batch.trainable]
 
     def score(own: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -131,18 +135,23 @@ def _row_states(model: Any, batch: Batch) -> tuple[torch.Tensor, int]:
     return states[batch.trainable[:, 1:]], ids.numel()
 
 
-def _tree_states(model: Any, batch: Batch) -> tuple[torch.Tensor, int]:
-    """The same from one tree of all trajectories."""
+def _tree(batch: Batch) -> TokenTree | None:
+    """The tree of all trajectories; None if its mask would be too large."""
     cuts = [t.prompt_length for t in batch.trajectories]
     rows = [t.ids.tolist() for t in batch.trajectories]
     prompts = [row[:cut] for row, cut in zip(rows, cuts, strict=True)]
     tree = TokenTree.build(prompts, [[row[cut:]] for row, cut in zip(rows, cuts, strict=True)])
+    return tree if len(tree) <= MOST_NODES else None
+
+
+def _tree_states(model: Any, batch: Batch, tree: TokenTree) -> tuple[torch.Tensor, int]:
+    """The same as `_row_states` from one tree of all trajectories."""
     arguments = forward_arguments(model, tree)
     del arguments["logits_to_keep"]
     states = model.base_model(**arguments).last_hidden_state[0]
     predicting = [
-        tree.predictors[tree.rows[path, np.flatnonzero(t.trainable) - cut]]
-        for path, (t, cut) in enumerate(zip(batch.trajectories, cuts, strict=True))
+        tree.predictors[tree.rows[path, np.flatnonzero(t.trainable) - t.prompt_length]]
+        for path, t in enumerate(batch.trajectories)
     ]
     return states[torch.from_numpy(np.concatenate(predicting)).to(states.device)], len(tree)
 

@@ -19,7 +19,7 @@ from .chat_baselines import GoldAgent
 from .chat_learner import ChatConfig, ChatLearner, log, task_ids
 from .chat_template import Demonstration
 from .distributed import processes
-from .sequence_logprobs import pad_batch, token_logprobs
+from .sequence_logprobs import pad_batch
 from .trajectory import Segment, Trajectory, Turn, segments_by_content
 
 
@@ -54,7 +54,7 @@ class SFTLearner(ChatLearner):
         found = dict.fromkeys(["trained_tokens", *(s.name for s in counts)], 0.0)
         for part in pieces(processes().share(own), self.config.micro_batch):
             batch = pad_batch(part, self.policy.local.device)
-            scores = token_logprobs(self.policy.model, batch, temperature=1.0, chunk=self.config.chunk)
+            scores = self.policy.score(batch, temperature=1.0, chunk=self.config.chunk)
             (-scores.logprobs.sum() / total).backward()
             for segment in counts:
                 found[segment.name] -= float(scores.logprobs.detach()[batch.segment == segment].sum())

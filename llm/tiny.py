@@ -74,9 +74,7 @@ How high is mount? What is the height of mount? Mount is metres high.
 """
 
 
-def tiny_tokenizer(
-    size: int = 512, text: str = _TEXT, isolated: str | None = None, added: Sequence[str] = ()
-) -> Any:
+def tiny_tokenizer(size: int = 512, text: str = _TEXT, isolated: str | None = None, added: Sequence[str] = ()) -> Any:
     """A byte-level BPE tokenizer with a ChatML template; every text survives encoding and decoding.
 
     Args:

@@ -109,7 +109,7 @@ def _read(source: str | tuple[Task, ...], split: str, tier: str | None) -> tuple
     if number == EMBEDDED_TASKS:
         return embedded_tasks()
     if number is not None:
-        return tasks_among(number, EMBEDDED_SEED, splits=[split], tiers=TIERS if tier is None else [tier])
+        return _embedded_part(number, split, tier)
     from .loaders import load_tasks
 
     loaded = load_tasks(source, split=split)
@@ -118,6 +118,12 @@ def _read(source: str | tuple[Task, ...], split: str, tier: str | None) -> tuple
     if len(loaded.skipped) > _MOST_LOGGED:
         log.warning("%s: %d rows are not used; `toolcredit sgls tasks` lists all", source, len(loaded.skipped))
     return loaded.tasks
+
+
+@lru_cache(maxsize=8)
+def _embedded_part(number: int, split: str, tier: str | None) -> tuple[Task, ...]:
+    """Kept, since every copy of an environment asks again."""
+    return tasks_among(number, EMBEDDED_SEED, splits=[split], tiers=TIERS if tier is None else [tier])
 
 
 @lru_cache(maxsize=1)

@@ -19,14 +19,14 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..envs.table import RewardTable
 from ..errors import RunError, UsageError
 from .base import Callback, TextBandit, TrainingReport, text_bandit
 from .checkpoint import Progress, update_generator
 from .config import parse_config
-from .configured import ConfiguredLearner
+from .configured import ConfiguredLearner, RunConfig
 from .dead_groups import dead_group_rate
 from .policy.policy import LoraPolicy, PolicyConfig, Scored
 
@@ -34,10 +34,8 @@ WARM = "warm"
 """Folder, inside a run, of the adapter after the format warm-up."""
 
 
-class BanditConfig(BaseModel):
+class BanditConfig(RunConfig):
     """Fields that every bandit learner has. Defaults are the paper's (arXiv 2609.10221) where it gives one."""
-
-    model_config = ConfigDict(extra="forbid")
 
     policy: PolicyConfig = Field(default_factory=PolicyConfig, description="The language-model policy.")
     init: str | None = Field(None, description="Run folder whose adapter to start from; skips the format warm-up.")
@@ -168,6 +166,7 @@ class BanditLearner(ConfiguredLearner):
             if progress.update > self.format_updates:
                 self.warm_state = self._read_adapter(run.path / WARM)
         self.spent = progress.spent
+        trackers = self.track(progress)
         started = time.monotonic() - progress.seconds
         for update in range(progress.update, self.total_updates):
             record = self._one_update(update, train, dev)
@@ -179,6 +178,7 @@ class BanditLearner(ConfiguredLearner):
         self._chosen.clear()
         if run is not None:
             self.save(run.path)
+        trackers.close()
         return TrainingReport(progress.update, progress.seconds, dict(self.spent), dict(progress.best))
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import gymnasium as gym
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..envs.spaces import ChatMessages
 from ..errors import UsageError
@@ -27,7 +27,7 @@ from .chat_policy import ChatPolicy, ChatPolicyConfig
 from .chat_template import ChatTemplate
 from .checkpoint import Progress
 from .config import parse_config
-from .configured import ConfiguredLearner
+from .configured import ConfiguredLearner, RunConfig
 from .distributed import processes
 from .rollout import RolloutEngine
 from .trajectory import Trajectory
@@ -35,10 +35,8 @@ from .trajectory import Trajectory
 log = logging.getLogger(__name__)
 
 
-class ChatConfig(BaseModel):
+class ChatConfig(RunConfig):
     """Fields that every learner on conversations has."""
-
-    model_config = ConfigDict(extra="forbid")
 
     policy: ChatPolicyConfig = Field(default_factory=ChatPolicyConfig, description="The language-model policy.")
     init: str | None = Field(None, description="Run folder whose trained weights to start from.")
@@ -204,6 +202,7 @@ class ChatLearner(ConfiguredLearner):
         if run is not None and run.resumed:
             progress.restore(weights, self.optimizer)
         self.spent = progress.spent
+        trackers = self.track(progress)
         started = time.monotonic() - progress.seconds
         for number in range(progress.update, self.total_updates):
             self._set_step_size(number)
@@ -220,6 +219,7 @@ class ChatLearner(ConfiguredLearner):
         self._actor = None  # it holds what other weights computed
         if run is not None and everybody.is_main:
             self.save(run.path)
+        trackers.close()
         return TrainingReport(progress.update, progress.seconds, dict(self.spent), dict(progress.best))
 
     def _due(self, number: int) -> bool:

@@ -7,12 +7,26 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import RunError, UsageError
 from ..runs import RunFolder, write_json
 from .base import Learner
+from .checkpoint import Progress
 from .distributed import launched, processes
+from .trackers import NONE, Trackers, tracker_names
+
+
+class RunConfig(BaseModel):
+    """Fields that every configured learner has."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tracker: str = Field(
+        "auto",
+        description="Who is told the metrics besides metrics.jsonl: auto (TensorBoard if it is installed), none, or "
+        "names that Accelerate knows (tensorboard, wandb, …), with commas between.",
+    )
 
 
 class ConfiguredLearner(Learner):
@@ -26,11 +40,11 @@ class ConfiguredLearner(Learner):
         spent: running totals of what learning used.
     """
 
-    config: BaseModel
+    config: RunConfig
     #: whether several processes can train it together
     divides: ClassVar[bool] = False
 
-    def __init__(self, config: BaseModel, out: str | os.PathLike | None = None):
+    def __init__(self, config: RunConfig, out: str | os.PathLike | None = None):
         self.config = config
         self.out = Path(out) if out is not None else None
         self.spent: dict[str, float] = {}
@@ -42,7 +56,8 @@ class ConfiguredLearner(Learner):
 
         Raises:
             RunError: `resume` without a run folder, or with one of another configuration.
-            UsageError: several processes were started for a learner that cannot divide its work among them.
+            UsageError: several processes were started for a learner that cannot divide its work among them, or a
+                tracker is not there.
         """
         if launched() and not self.divides:
             raise UsageError(f"{self.name} trains in one process: start it without `accelerate launch`")
@@ -50,8 +65,16 @@ class ConfiguredLearner(Learner):
             raise RunError("resume needs the run folder that the first part wrote: give out=…")
         if self.out is None:
             return None
+        tracker_names(self.config.tracker)  # an unknown one is told now, not after the first update
         folder, description = self.out, self.describe(env)
         return processes().agree(lambda: RunFolder(folder, description, resume=resume))
+
+    def track(self, progress: Progress) -> Trackers:
+        """The run's trackers, which are told every record from now on; none where nothing is written."""
+        writes = progress.run is not None and progress.writes
+        trackers = Trackers(self.config.tracker if writes else NONE, progress.run, progress.update)
+        progress.callbacks = (*progress.callbacks, trackers.log)
+        return trackers
 
     def count(self, **amounts: float) -> None:
         """Add to what the learning has spent."""

@@ -50,6 +50,9 @@ def train_command(
     config: Path = typer.Option(None, "--config", help="JSON file with configuration fields, over the preset."),
     init: str = typer.Option(None, "--init", help="Start from the trained weights of this run folder."),
     max_steps: int = typer.Option(None, "--max-steps", help="Optimiser updates after the format warm-up."),
+    tracker: str = typer.Option(
+        None, "--tracker", help="auto (TensorBoard if installed), none, wandb, …; metrics.jsonl is always written."
+    ),
     seed: int = typer.Option(None, "--seed", help="Seed of everything random."),
     settings: list[str] = typer.Option(
         None, "--set", help="Configuration field, NAME=VALUE; dots go into nested ones."
@@ -65,7 +68,21 @@ def train_command(
     """
     start_all_processes()
     if resume:
-        given = (questions, tools, reasoner, table, env_set, policy, preset, config, init, max_steps, seed, settings)
+        given = (
+            questions,
+            tools,
+            reasoner,
+            table,
+            env_set,
+            policy,
+            preset,
+            config,
+            init,
+            max_steps,
+            seed,
+            settings,
+            tracker,
+        )
         if any(value not in (None, []) for value in given):
             raise UsageError("--resume takes everything but --out from the run folder: leave the other options away")
         if out is None:
@@ -76,7 +93,7 @@ def train_command(
         plan = replace(plan, agent=learner)  # an import path finds classes that no package has registered
     else:
         arguments = options.env_arguments(questions, tools, reasoner, table, env_set)
-        overrides = {"policy.model": policy, "init": init, "max_updates": max_steps, "seed": seed}
+        overrides = {"policy.model": policy, "init": init, "max_updates": max_steps, "seed": seed, "tracker": tracker}
         fields = {name: value for name, value in overrides.items() if value is not None}
         fields |= dict(options.key_value(item) for item in settings or [])
         if has_presets(learner):

@@ -9,7 +9,7 @@ import importlib.resources
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -71,9 +71,12 @@ class TrainingPlan:
     def evaluation_env(self, split: str) -> gym.Env | None:
         """The environment that a checkpoint is chosen or a result is measured on; None if the split is empty.
 
-        Every learner is judged by Eq. 1, whatever reward it trains on.
+        Every learner is judged by Eq. 1, whatever reward it trains on, and by a judge without added noise.
         """
-        changes = {"reward": "eq1"} if "reward" in env_parameters(self.env_id) else {}
+        changes: dict[str, Any] = {"reward": "eq1"} if "reward" in env_parameters(self.env_id) else {}
+        scorer = self.env_kwargs.get("scorer")
+        if isinstance(scorer, Mapping) and "noise" in scorer:
+            changes["scorer"] = {**scorer, "noise": 0.0}
         try:
             return self.env(split, **changes)
         except EmptySplitError:

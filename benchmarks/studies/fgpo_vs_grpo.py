@@ -23,10 +23,10 @@ from ...agents.config import set_dotted
 from ...envs.make import make_split
 from ...envs.table import RewardTable
 from ...runs import write_json
-from ..experiment import TRAINING, TrainingPlan, is_finished, load_preset, train_side_by_side
+from ..experiment import TRAINING, TrainingPlan, load_preset
 from ..held_out import read_records, versions
-from ..stats import t_interval
 from ..strategies import Record, evaluate, reference_agents
+from .seeds import cell, interval, run
 
 ENV_ID = "GenomeToolSubset-v0"
 SWEEP_SEED = 1000
@@ -101,18 +101,6 @@ def plan(out: Path, learner: str, setting: Mapping[str, Any], seed: int, **env: 
     return TrainingPlan(learner, config, ENV_ID, kwargs, str(out))
 
 
-def run(plans: Sequence[TrainingPlan], workers: int) -> None:
-    """Carry out what is not finished yet, one line per finished run."""
-    left = [p for p in plans if not is_finished(p)]
-    totals = [p.learner().total_updates for p in left]  # type: ignore[attr-defined]
-
-    def report(index: int, record: dict[str, Any]) -> None:
-        if record["update"] == totals[index]:
-            print(f"{left[index].out}: dev reward {record.get('dev_reward', float('nan')):.3f}", flush=True)
-
-    train_side_by_side(left, resume=True, on_record=report, workers=workers)
-
-
 def choose(plans: Sequence[TrainingPlan]) -> int:
     """Index of the setting whose best checkpoint has the highest reward on dev."""
     return int(np.argmax([best_on_dev(p)["dev_reward"] for p in plans]))
@@ -171,22 +159,17 @@ def _arm(records: Sequence[Sequence[Record]], plans: Sequence[TrainingPlan]) -> 
     means = [_mean(own) for own in records]
     training = [json.loads((Path(p.out) / TRAINING).read_text("utf-8")) for p in plans]
     return {
-        **{key: _interval([m[key] for m in means]) for key in means[0]},
+        **{key: interval([m[key] for m in means]) for key in means[0]},
         "seconds": float(np.mean([t["seconds"] for t in training])),
         "spent": training[0]["spent"],
         "seeds": means,
     }
 
 
-def _interval(values: Sequence[float]) -> dict[str, float]:
-    found = t_interval(values)
-    return {"mean": found.mean, "low": found.low, "high": found.high}
-
-
 def _difference(name: str, one: Sequence[Mapping[str, float]], other: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Seed by seed differences with a t interval; both sides of a pair share their seed, hence data order."""
     parts = {
-        key: _interval([a[key] - b[key] for a, b in zip(one, other, strict=True)]) for key in ("accuracy", "reward")
+        key: interval([a[key] - b[key] for a, b in zip(one, other, strict=True)]) for key in ("accuracy", "reward")
     }
     return {"difference": name, **parts}
 
@@ -196,13 +179,13 @@ def markdown(result: Mapping[str, Any]) -> str:
     lines = [f"Held-out questions: {result['n']}.", "", "| strategy | accuracy | reward (Eq. 1) | tools a question |"]
     lines.append("|---|---|---|---|")
     for name, arm in result["arms"].items():
-        lines.append(f"| **{name}** | " + " | ".join(_cell(arm[key]) for key in ("accuracy", "reward", "tools")) + " |")
+        lines.append(f"| **{name}** | " + " | ".join(cell(arm[key]) for key in ("accuracy", "reward", "tools")) + " |")
     for name, r in result["references"].items():
         ceiling = " (ceiling)" if r["ceiling"] else ""
         lines.append(f"| {name}{ceiling} | {r['accuracy']:.3f} | {r['reward']:+.3f} | {r['tools_per_question']:.2f} |")
     lines += ["", "| difference | accuracy | reward |", "|---|---|---|"]
     for d in result["differences"]:
-        lines.append(f"| {d['difference']} | {_cell(d['accuracy'])} | {_cell(d['reward'])} |")
+        lines.append(f"| {d['difference']} | {cell(d['accuracy'])} | {cell(d['reward'])} |")
     for name, settings in result["sweep"].items():
         keys = [key for key in settings[0] if not key.startswith("dev_") and key not in ("chosen", "update")]
         lines += ["", f"| {name}: " + " | ".join(keys) + " | dev reward | dev accuracy | dev tools | best at update |"]
@@ -212,10 +195,6 @@ def markdown(result: Mapping[str, Any]) -> str:
             cells = [str(s[key]) for key in keys] + numbers
             lines.append("| " + " | ".join(f"**{c}**" if s["chosen"] else c for c in cells) + " |")
     return "\n".join(lines)
-
-
-def _cell(interval: Mapping[str, float]) -> str:
-    return f"{interval['mean']:+.3f} [{interval['low']:+.3f}, {interval['high']:+.3f}]"
 
 
 if __name__ == "__main__":

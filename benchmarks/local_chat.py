@@ -5,77 +5,22 @@ Imports torch: load it when a local model is asked for.
 
 from __future__ import annotations
 
-import itertools
-import logging
 import os
-import queue
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Any
 
-from ..agents.backends import TurnRequest
 from ..agents.backends.local import LocalBackend
+from ..agents.backends.sampler import BatchedSampler
 from ..agents.chat_template import ChatTemplate
 from ..agents.policy.adapter import WEIGHTS
-from ..agents.trajectory import SampledTurn
 from ..envs.sgls.parsers import make_parser
 from ..errors import ConfigError, RunError, UsageError
 from ..llm.local import LocalModel, load_local_model
 from .chat_agents import conversation_as_text, read_turn
 from .suite import AgentKind, DeadlineError, Message, SuiteTask, TaskContext
-
-log = logging.getLogger(__name__)
-
-
-class BatchedSampler:
-    """Samples turns for any number of threads, all that are wanted at a time together, in a thread of its own.
-
-    Args:
-        backend: nobody else uses it.
-    """
-
-    def __init__(self, backend: LocalBackend):
-        self._backend = backend
-        self._numbers = itertools.count()
-        self._wanted: queue.SimpleQueue[tuple[TurnRequest, Future[SampledTurn]]] = queue.SimpleQueue()
-        self._open: dict[int, Future[SampledTurn]] = {}
-        backend.begin(lambda: None)
-        threading.Thread(target=self._work, name="toolcredit-sampler", daemon=True).start()
-
-    def sample(
-        self, ids: Sequence[int], stop_ids: frozenset[int], length: int, temperature: float, seed: int
-    ) -> Future:
-        """Ask for a turn of at most `length` tokens after `ids`."""
-        future: Future[SampledTurn] = Future()
-        self._wanted.put((TurnRequest(next(self._numbers), ids, stop_ids, length, temperature, (seed,)), future))
-        return future
-
-    def _work(self) -> None:
-        while True:
-            while len(self._open) < self._backend.slots and (self._open == {} or not self._wanted.empty()):
-                request, future = self._wanted.get()  # waits only if there is nothing to do
-                if future.set_running_or_notify_cancel():
-                    self._open[request.episode] = future
-                    self._backend.submit(request)
-            try:
-                ended = self._backend.advance()
-            except Exception as error:  # noqa: BLE001 - whoever waits must know, and the next ones get a clean start
-                log.warning("sampling failed: %s", error)
-                for future in self._open.values():
-                    future.set_exception(error)
-                self._open.clear()
-                self._backend.begin(lambda: None)
-                continue
-            for episode, turn in ended:
-                self._backend.release(episode)
-                future = self._open.pop(episode)
-                if isinstance(turn, Exception):
-                    future.set_exception(turn)
-                else:
-                    future.set_result(turn)
 
 
 class LocalPlayer:
@@ -141,6 +86,11 @@ class LocalPlayer:
             own = {self.local.tokenizer.eos_token_id} - {None}
             return self.local.render(shown, tools=list(tools) or None), self.stop_ids | own
 
+    def text(self, ids: Sequence[int], stop_ids: frozenset[int]) -> str:
+        """The text of a turn, without the token that ends it. Other control tokens stay: some open calls with one."""
+        kept = ids[:-1] if ids and ids[-1] in stop_ids else ids
+        return self.local.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
 
 class LocalChat:
     """The assistant of one conversation."""
@@ -162,19 +112,24 @@ class LocalChat:
         if room < 1:
             raise UsageError(f"{player.name}: {len(ids)} tokens do not fit into its {player.local.context_length}")
         self._turns += 1
+        late = threading.Event()
         future = player.sampler.sample(
-            ids, stop_ids, min(player.max_tokens, room), player.temperature, self._context.seed + self._turns
+            ids,
+            stop_ids,
+            min(player.max_tokens, room),
+            player.temperature,
+            (self._context.seed + self._turns,),
+            watch=lambda turn: late.is_set(),
         )
         left = self._context.remaining()
         try:
             turn = future.result(None if left == float("inf") else left)
         except FutureTimeoutError:
-            future.cancel()  # if it runs already it goes on to its length limit, for nobody
+            future.cancel()
+            late.set()
             raise DeadlineError("the deadline of the task has passed") from None
         self._context.spend(player.name, len(ids), len(turn.ids))
-        kept = turn.ids[:-1] if turn.ids[-1] in stop_ids else turn.ids
-        text = player.local.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return read_turn(text, messages, tools, player.parser)
+        return read_turn(player.text(turn.ids, stop_ids), messages, tools, player.parser)
 
 
 def load_model(name: str, adapter: str | os.PathLike | None, dtype: str, device: str) -> LocalModel:

@@ -25,6 +25,7 @@ class TurnRequest:
         max_new_tokens: length limit.
         temperature: of the sampling, without top-p or top-k; 0 decodes greedily.
         seed: of the turn's own random numbers, so that a turn depends on nothing but its seed and its ids.
+        alternatives: so many of the likeliest tokens are kept at every place; backends other than `local` keep none.
     """
 
     episode: int
@@ -33,6 +34,7 @@ class TurnRequest:
     max_new_tokens: int
     temperature: float
     seed: tuple[int, ...]
+    alternatives: int = 0
 
 
 Outcome = tuple[int, SampledTurn | InfrastructureError]

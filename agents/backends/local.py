@@ -45,13 +45,23 @@ class _Slot:
 
 
 @dataclass
-class _Running:
-    """A turn that is being sampled."""
+class RunningTurn:
+    """A turn that is being sampled.
+
+    Attributes:
+        request: what was asked for.
+        random: its own random numbers, one a token.
+        ids: the tokens so far.
+        logprobs: log p of each, as in `SampledTurn`.
+        alternatives: for each token the likeliest ones at its place, with their log-probabilities, likeliest first;
+            empty unless `request.alternatives`.
+    """
 
     request: TurnRequest
     random: np.random.Generator
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    alternatives: list[list[tuple[int, float]]] = field(default_factory=list)
 
     def ended(self) -> bool:
         """Whether the last token ends the turn or is the last one allowed."""
@@ -93,7 +103,7 @@ class LocalBackend:
     def _open(self) -> None:
         self._model: SlotModel | None = None
         self._slots = [_Slot() for _ in range(self.slots)]
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, RunningTurn] = {}
         self._counts: Counter[str] = Counter()
 
     def sync(self, policy_version: int) -> dict[str, float]:
@@ -118,7 +128,15 @@ class LocalBackend:
 
     def submit(self, request: TurnRequest) -> None:
         """Begin a turn with the next `advance`."""
-        self._running[request.episode] = _Running(request, np.random.default_rng(request.seed))
+        self._running[request.episode] = RunningTurn(request, np.random.default_rng(request.seed))
+
+    def running(self, episode: int) -> RunningTurn:
+        """The turn that was asked for and has not ended; it grows with every `advance`."""
+        return self._running[episode]
+
+    def stop(self, episode: int) -> SampledTurn:
+        """End a turn where it is; it has a token at least."""
+        return self._running.pop(episode).turn()
 
     def release(self, episode: int) -> None:
         """Free the episode's row; its content serves others until it is overwritten."""
@@ -139,9 +157,11 @@ class LocalBackend:
         )
         self._counts["sampled_tokens"] += len(tokens)
         ended: list[Outcome] = []
-        for turn, token, logprob in zip(running, tokens, logprobs, strict=True):
+        for turn, token, logprob, row in zip(running, tokens, logprobs, logits, strict=True):
             turn.ids.append(token)
             turn.logprobs.append(logprob)
+            if turn.request.alternatives:
+                turn.alternatives.append(likeliest(row, turn.request.temperature, turn.request.alternatives))
             if turn.ended():
                 ended.append((turn.request.episode, turn.turn()))
                 del self._running[turn.request.episode]
@@ -282,6 +302,19 @@ def draw(
     greedy = torch.tensor([t == 0 for t in temperatures], device=logits.device)[:, None]
     tokens = torch.where(greedy, logprobs.argmax(-1, keepdim=True), drawn)
     return tokens[:, 0].tolist(), logprobs.gather(-1, tokens)[:, 0].tolist()
+
+
+def likeliest(logits: torch.Tensor, temperature: float, number: int) -> list[tuple[int, float]]:
+    """The most likely tokens and their log-probabilities, likeliest first.
+
+    Args:
+        logits: (V,).
+        temperature: as for `draw`.
+        number: how many, V at most.
+    """
+    precise = logits if logits.dtype == torch.float64 else logits.float()
+    top = torch.log_softmax(precise / (temperature or 1.0), -1).topk(min(number, len(logits)))
+    return list(zip(top.indices.tolist(), top.values.tolist(), strict=True))
 
 
 def _last_logits(model: Any, ids: Sequence[int]) -> torch.Tensor:

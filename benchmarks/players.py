@@ -18,7 +18,7 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
@@ -31,6 +31,9 @@ from ..runs import RunFolder
 from .chat_agents import EnvChat, chat_selector
 from .runner import DEADLINE, ReferencePlayer
 from .suite import AgentKind, ChatAgent, Message, Player, Suite, SuiteTask, TaskContext
+
+if TYPE_CHECKING:
+    from .local_chat import LocalPlayer
 
 #: longest time for one call of a model, all attempts and waits together
 _CALL_DEADLINE = 300.0
@@ -72,10 +75,10 @@ class LocalOptions(BaseModel):
 def make_player(
     spec: str, suite: Suite, options: Mapping[str, Any] | None = None, deadline: float = DEADLINE
 ) -> Player:
-    """The player of a specification, see the module's description.
+    """The player of a specification.
 
     Args:
-        spec: as a user writes it.
+        spec: as a user writes it, see the module's description.
         suite: what it is to play.
         options: fields of `EndpointOptions` or `LocalOptions`; keyword arguments of a class.
         deadline: of a task; no call of an endpoint takes longer.
@@ -193,7 +196,21 @@ class EndpointChat:
 # ---------------------------------------------------------------------------------------------------- local models
 
 
-def _local_player(spec: str, options: Mapping[str, Any]) -> Player:
+def local_player(spec: str, options: Mapping[str, Any]) -> LocalPlayer:
+    """A model in this process that chats: what may stand after `local:` (with or without it), or what a run trained.
+
+    Args:
+        spec: a model, or a run folder.
+        options: fields of `LocalOptions`.
+
+    Raises:
+        UsageError: there is no such model, it cannot be loaded, or what was trained there cannot chat.
+    """
+    trained = is_run_folder(spec) and "agent" in RunFolder.load_config(spec)
+    return _trained_chat(spec, options) if trained else _local_player(spec.removeprefix("local:"), options)
+
+
+def _local_player(spec: str, options: Mapping[str, Any]) -> LocalPlayer:
     parsed = parse_config(LocalOptions, dict(options))
     model, _, adapter = spec.partition("+")
     from ..llm.threads import choose_threads
@@ -203,7 +220,7 @@ def _local_player(spec: str, options: Mapping[str, Any]) -> Player:
     return _chat_of(spec, load_model(model, adapter or None, parsed.dtype, parsed.device), parsed)
 
 
-def _chat_of(name: str, local: Any, options: LocalOptions) -> Player:
+def _chat_of(name: str, local: Any, options: LocalOptions) -> LocalPlayer:
     from .local_chat import LocalPlayer
 
     return LocalPlayer(
@@ -219,22 +236,36 @@ def _chat_of(name: str, local: Any, options: LocalOptions) -> Player:
 
 def _run_player(folder: str, suite: Suite, options: Mapping[str, Any]) -> Player:
     """What was trained in a run folder: the learner itself, or the language model behind it for suites that chat."""
-    config = RunFolder.load_config(folder)
-    name = str(config.get("agent"))
-    cls = agent_class(name)
-    if not issubclass(cls, Learner):
-        raise RunError(f"{folder} is a run of {name!r}, which is no learner")
-    if suite.agent_kind == "env":
-        _no_options(folder, options)
-        weights = {"run": name, "adapter": _adapter_digest(Path(folder))}
-        return EnvPlayer(f"{name} ({Path(folder).name})", lambda: cls.load(folder), suite, weights)
-    learner = cls.load(folder)
+    if suite.agent_kind == "chat":
+        return _trained_chat(folder, options)
+    _no_options(folder, options)
+    name, cls = _learner(folder)
+    weights = {"run": name, "adapter": _adapter_digest(Path(folder))}
+    return EnvPlayer(f"{name} ({Path(folder).name})", lambda: cls.load(folder), suite, weights)
+
+
+def _trained_chat(folder: str, options: Mapping[str, Any]) -> LocalPlayer:
+    """The language model behind a learner. Chats are written as it was trained: another way would be another model."""
+    name, cls = _learner(folder)
+    stored = RunFolder.load_config(folder)
+    policy, env = (stored.get("config") or {}).get("policy") or {}, (stored.get("env") or {}).get("kwargs") or {}
+    written = {"template": policy.get("template"), "parser": env.get("parser")}
+    parsed = parse_config(LocalOptions, {k: v for k, v in written.items() if isinstance(v, str)} | dict(options))
+    place = {key: options[key] for key in ("dtype", "device") if key in options}
+    learner = cls.load(folder, **({"policy": policy | place} if place else {}))
     local = getattr(getattr(learner, "policy", None), "local", None)
     if local is None:
         raise UsageError(f"{folder}: {name} has no language-model policy that could chat")
-    template = getattr(learner.config, "template", "auto")  # type: ignore[attr-defined]
-    parsed = parse_config(LocalOptions, {"template": template, **options})
     return _chat_of(f"{name} ({Path(folder).name})", local, parsed)
+
+
+def _learner(folder: str) -> tuple[str, type[Learner]]:
+    """Name and class of the learner whose run this is."""
+    name = str(RunFolder.load_config(folder).get("agent"))
+    cls = agent_class(name)
+    if not issubclass(cls, Learner):
+        raise RunError(f"{folder} is a run of {name!r}, which is no learner")
+    return name, cls
 
 
 def _adapter_digest(folder: Path) -> str | None:

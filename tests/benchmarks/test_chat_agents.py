@@ -352,3 +352,21 @@ def test_a_run_folder_plays_as_a_chat_agent_and_as_the_learner_it_is(toucan, toy
     assert learner.kind == "env" and len(learner.identity["adapter"]) == 64
     result = run_suite(selector, learner, tmp_path / "bench", selection=Selection(limit=3), references=())
     assert result["completed"] == 3
+
+
+def test_a_run_chats_as_it_was_trained(toucan, tmp_path):
+    """Template and call syntax come from the run; measured in another way it would be another model."""
+    pytest.importorskip("torch", reason="needs the extra 'train'")
+    from toolcredit.agents.sft import SFTLearner
+
+    run = tmp_path / "run"
+    SFTLearner({"policy": {"model": "tiny", "weights": "full", "template": "compact"}}).save(run)
+    config = json.loads((run / "config.json").read_text())
+    env = {"id": "SGLSToolCallingReplay-v0", "kwargs": {"parser": "llama3"}}
+    (run / "config.json").write_text(json.dumps({**config, "env": env}))
+    player = make_player(str(run), toucan, {"max_tokens": 4})
+    assert (player.identity["template"], player.identity["parser"]) == ("compact", "llama3")
+    assert "weather(city, days?)" in player.local.tokenizer.decode(player.prompt([USER], TOOLS)[0])
+    chosen = make_player(str(run), toucan, {"template": "chatml", "parser": "hermes", "dtype": "bfloat16"})
+    assert (chosen.identity["template"], chosen.identity["parser"]) == ("chatml", "hermes")
+    assert str(chosen.local.model.dtype) == "torch.bfloat16"

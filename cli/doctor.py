@@ -28,6 +28,8 @@ from ..envs.registration import registered_ids
 from . import options
 
 MINIMUM_PYTHON = (3, 10)
+#: the extras that are looked at, and what they are for
+EXTRAS = {"train": "to train", "serve": "for `toolcredit serve`"}
 #: What training a language model on two cores takes, with its asset, states of frozen layers and run folders.
 DISK_NEEDED_GB = 3
 
@@ -100,13 +102,13 @@ def _python() -> Iterator[Finding]:
 def _packages() -> Iterator[Finding]:
     for requirement in importlib.metadata.requires("toolcredit") or []:
         name, extra = _parse_requirement(requirement)
-        if extra not in ("", "train"):
+        if extra and extra not in EXTRAS:
             continue
         try:
             yield Finding(name, "ok", importlib.metadata.version(name))
         except importlib.metadata.PackageNotFoundError:
             target = f"'toolcredit[{extra}]'" if extra else "toolcredit"
-            needed = "not installed; needed to train" if extra else "not installed"
+            needed = f"not installed; needed {EXTRAS[extra]}" if extra else "not installed"
             yield Finding(name, "missing" if extra else "broken", needed, f"pip install {target}")
 
 

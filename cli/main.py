@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import ToolcreditError, UsageError
-from . import bench, check, data, doctor, evaluate, init, play, quickstart, sgls, table, train
+from . import bench, check, data, doctor, evaluate, init, play, quickstart, serve, sgls, table, train
 
 app = typer.Typer(
     name="toolcredit",
@@ -44,6 +44,7 @@ app.add_typer(table.app, name="table")
 app.add_typer(data.app, name="data")
 app.add_typer(sgls.app, name="sgls")
 app.add_typer(bench.app, name="bench")
+app.command("serve")(serve.serve)
 app.command("play")(play.play)
 app.add_typer(init.app, name="init")
 app.command("check")(check.check)

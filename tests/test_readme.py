@@ -39,4 +39,4 @@ def test_commands_exist(page):
             assert command[0] not in KNOWN, f"{page.name}: toolcredit {line}"
 
 
-KNOWN = {"quickstart", "train", "eval", "table", "data", "init", "check", "doctor", "sgls", "play", "bench"}
+KNOWN = {"quickstart", "train", "eval", "table", "data", "init", "check", "doctor", "sgls", "play", "bench", "serve"}

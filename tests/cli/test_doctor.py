@@ -58,6 +58,16 @@ def test_missing_packages(monkeypatch):
     assert (found["rich"].state, found["rich"].fix) == ("broken", "pip install toolcredit")
 
 
+def test_a_missing_package_of_the_server(monkeypatch):
+    monkeypatch.setattr(
+        module.importlib.metadata,
+        "requires",
+        lambda name: ['nothing-like-this>=1; extra == "serve"', 'x; extra == "sb3"'],
+    )
+    found = findings()
+    assert found["nothing-like-this"].fix == "pip install 'toolcredit[serve]'" and "x" not in found
+
+
 def test_an_agent_that_cannot_be_imported(monkeypatch):
     point = module.importlib.metadata.EntryPoint("lost", "no_such_package:Lost", "toolcredit.agents")
     monkeypatch.setattr(module.importlib.metadata, "entry_points", lambda group: [point])

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
-import numpy as np
 import torch
 from pydantic import Field
 
 from ..envs.spaces import ChatMessages
 from ..errors import UsageError
+from ..llm.meter import Meter
 from .backends.local import LocalBackend
 from .base import Callback, TextBandit, TrainingReport, text_bandit
 from .chat_actor import ChatActor
@@ -29,6 +29,7 @@ from .checkpoint import Progress
 from .config import parse_config
 from .configured import ConfiguredLearner, RunConfig
 from .distributed import processes
+from .episode_metrics import mean_lengths, mean_rewards
 from .rollout import RolloutEngine
 from .trajectory import Trajectory
 
@@ -190,6 +191,13 @@ class ChatLearner(ConfiguredLearner):
         Raises:
             RunError: `resume` without a run folder, or with one of another configuration.
         """
+        meter = Meter()
+        with meter.listening():
+            return self._make_updates(env, eval_env, callbacks, resume, meter)
+
+    def _make_updates(
+        self, env: gym.Env, eval_env: gym.Env | None, callbacks: Sequence[Callback], resume: bool, meter: Meter
+    ) -> TrainingReport:
         run, everybody = self.open_run(env, resume), processes()
         self.bind(env)
         weights = self.policy.trainable_parameters()
@@ -210,6 +218,7 @@ class ChatLearner(ConfiguredLearner):
             record = self.update(number)
             if eval_env is not None and self._due(number):
                 record |= self.evaluate(eval_env)
+            self.count(**everybody.sums(meter.take()))
             progress.advance(record, seconds=time.monotonic() - started, weights=weights)
             if progress.update % self.config.save_every == 0:
                 everybody.check_equal(weights)
@@ -245,15 +254,17 @@ class ChatLearner(ConfiguredLearner):
         return float(norm)
 
     def evaluate(self, env: gym.Env) -> dict[str, float]:
-        """Means over greedy episodes, by episode; one that failed or was not scored counts as 0.
+        """Means over greedy episodes, by episode.
 
-        `dev_reward` is the total; the others are the environment's components, turns and tokens.
+        `dev_reward` is the total, the others are the environment's components: an episode that failed or was not scored
+        counts as 0. Turns, calls and tokens are means over those that did not fail.
         """
         played, failed = self.play(env)
         n = len(played) + len(failed)
         record = {f"dev_{name}": value * len(played) / n for name, value in mean_rewards(played, missing=0.0).items()}
         record["dev_reward"] = record.pop("dev_total")
-        return record | {"dev_turns": float(np.mean([len(t.turns) for t in played])), "dev_failed": float(len(failed))}
+        lengths = {f"dev_{name}": value for name, value in mean_lengths(played).items()}
+        return record | lengths | {"dev_failed": float(len(failed))}
 
     # -------------------------------------------------------------------------------------------- bookkeeping
 
@@ -285,20 +296,3 @@ def task_ids(engine: RolloutEngine) -> list[str]:
     if not ids:
         raise UsageError("the environment names no tasks: it needs task_ids, see docs/trajectories.md")
     return list(ids)
-
-
-def mean_rewards(trajectories: Sequence[Trajectory], missing: float | None = None) -> dict[str, float]:
-    """Mean of each reward component, by episode.
-
-    Args:
-        trajectories: episodes.
-        missing: what an episode counts that was not scored; None leaves it out.
-    """
-    means = {}
-    for name in dict.fromkeys(name for t in trajectories for name in t.rewards):
-        values = [t.rewards.get(name) for t in trajectories]
-        given = [missing if value is None else value for value in values]
-        numbers = [value for value in given if value is not None]
-        if numbers:
-            means[name] = float(np.mean(numbers))
-    return means

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -353,10 +354,11 @@ def join(parts: Sequence[Part], groups: int, max_new_tokens: int) -> Rollouts:
 def _in_thread(call: Callable[[], Any], wake: Callable[[], None]) -> Future:
     """Run `call` in a daemon thread: one that hangs must keep neither the others nor the process from ending."""
     future: Future = Future()
+    context = copy_context()  # so that what its completions cost is counted for this thread
 
     def run() -> None:
         try:
-            future.set_result(call())
+            future.set_result(context.run(call))
         except BaseException as error:  # noqa: BLE001 - raised again where the result is taken
             future.set_exception(error)
         wake()

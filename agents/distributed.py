@@ -95,9 +95,9 @@ class Processes:
         return found[0]  # type: ignore[return-value]
 
     def sums(self, values: Mapping[str, float]) -> dict[str, float]:
-        """The sum of each value over all processes."""
+        """The sum of each value over all processes; one that a process does not have counts as 0 there."""
         parts = self.gather(lambda: dict(values))
-        return {name: sum(part[name] for part in parts) for name in values}
+        return {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Replace each gradient by its sum over all processes; a missing one counts as 0."""

@@ -23,9 +23,10 @@ import torch
 from ..errors import UsageError
 from ..runs import JsonLines
 from .bandit_learner import batch_indices
-from .chat_learner import ChatLearner, log, mean_rewards, task_ids
+from .chat_learner import ChatLearner, log, task_ids
 from .chat_policy import Reference
 from .distributed import processes
+from .episode_metrics import SEGMENTS, describe_rollouts, mean_advantages
 from .estimators import Advantages, Group, estimator, summarise
 from .exact_choices import CreditedChoice, ExactChoices
 from .group_config import GroupConfig
@@ -33,8 +34,6 @@ from .losses import kl_terms, ppo_terms
 from .rollout import RolloutEngine, Rollouts
 from .sequence_logprobs import Batch, pad_batch
 from .trajectory import Segment, Trajectory
-
-SEGMENTS = {"tool": Segment.TOOL, "summary": Segment.SUMMARY}
 
 #: What rollouts offer to estimators, whatever the environment scores.
 OFFERED = ("trainable", "step", "segment", "logprobs", "anchors", "step_reward:total", "choices")
@@ -107,7 +106,13 @@ class GroupLearner(ChatLearner):
         progress = number / self.total_updates
         collected, credit = self._collect(number, progress)
         groups = [group for rollouts in collected for group in rollouts if len(group) > 1]
-        record = self._describe(collected, groups, credit)
+        record = {
+            "phase": self.name,
+            **describe_rollouts(collected),
+            **mean_advantages(groups, credit),
+            **summarise(credit),
+            **self._spent_on_choices(),
+        }
         kept = [
             (trajectory, tokens)
             for group, own in zip(groups, credit, strict=True)
@@ -348,39 +353,6 @@ class GroupLearner(ChatLearner):
         )
         self.optimizer.zero_grad(set_to_none=True)
         return gradient
-
-    def _describe(
-        self, collected: Sequence[Rollouts], groups: Sequence[Sequence[Trajectory]], credit: Sequence[Advantages]
-    ) -> dict[str, Any]:
-        """What the rollouts were like, by episode, and the credit they got, by group."""
-        episodes = [t for rollouts in collected for group in rollouts for t in group]
-        stats = [rollouts.stats for rollouts in collected]
-        rewards = {f"reward/{name}": value for name, value in mean_rewards(episodes).items()}
-        record: dict[str, Any] = {"phase": self.name, "reward": rewards.get("reward/total"), **rewards}
-        if record["reward"] is None:
-            del record["reward"]
-        for name, segment in SEGMENTS.items():
-            sizes = [
-                np.abs(tokens[t.segment == segment]).mean()
-                for group, own in zip(groups, credit, strict=True)
-                for t, tokens in zip(group, own.tokens, strict=True)
-                if t.has(segment)
-            ]
-            if sizes:
-                record[f"advantage/{name}"] = float(np.mean(sizes))
-        return {
-            **record,
-            **summarise(credit),
-            **self._spent_on_choices(),
-            "episodes": len(episodes),
-            "failed": sum(s["failed"] for s in stats),
-            "unscored": sum(s["unscored"] for s in stats),
-            "clipped_ratio": float(np.mean([t.clipped for t in episodes])),
-            "turns": float(np.mean([len(t.turns) for t in episodes])),
-            "call_turns": float(np.mean([sum(turn.calls for turn in t.turns) for t in episodes])),
-            "tokens": float(np.mean([t.trainable.sum() for t in episodes])),
-            "rollout_seconds": round(sum(s["seconds"] for s in stats), 3),
-        }
 
 
 def _anchor(trajectory: Trajectory, step: int) -> bytes:

@@ -140,6 +140,11 @@ class Trajectory:
         """Whether a turn was cut off by a length limit, or the episode by the model's context."""
         return self.finish_reason == "context" or any(turn.clipped for turn in self.turns)
 
+    @property
+    def answered_calls(self) -> int:
+        """Calls that a tool, or an error in its place, answered."""
+        return sum(m.get("role") == "tool" for m in self.messages[self.turns[0].message :])
+
     def has(self, segment: Segment) -> bool:
         """Whether any token belongs to `segment`."""
         return bool((self.segment == segment).any())

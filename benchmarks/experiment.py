@@ -24,6 +24,7 @@ from ..agents.distributed import processes
 from ..envs.make import env_parameters, make_split
 from ..envs.table import RewardTable
 from ..errors import EmptySplitError, InfrastructureError, RunError, ToolcreditError, UnknownNameError, UsageError
+from ..llm.meter import Meter
 from ..runs import RunFolder, write_atomic, write_json
 from .held_out_chat import is_chat, play, record_lines
 from .strategies import evaluate
@@ -142,8 +143,11 @@ def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback
     _, held_out = held_out_env(plan)
     training: dict[str, Any] = {"agent": plan.agent} | asdict(report)
     if is_chat(held_out):
-        episodes = play(held_out, learner)
-        if processes().is_main:
+        meter, everybody = Meter(), processes()
+        with meter.listening():
+            episodes = play(held_out, learner)
+        training["held_out_spent"] = everybody.sums(meter.take())
+        if everybody.is_main:
             write_json(Path(plan.out) / TRAINING, training)
             write_atomic(Path(plan.out) / HELD_OUT, record_lines(episodes))
         return report

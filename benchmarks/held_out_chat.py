@@ -1,17 +1,18 @@
 """The result of a training run on conversations: its held-out episodes beside references, as JSON and as a table.
 
 Success by three definitions (`success_process`, `success_combined`, `success_name`), each a share of all tasks with
-Wilson's interval; scores, turns and calls as means by episode. A task that failed or was not scored counts as not
-solved and 0, and is listed: the denominator is always all tasks.
+Wilson's interval; scores, turns, calls and tokens as means by episode; the same by kind of task where the environment
+tells kinds. A task that failed or was not scored counts as not solved and 0, and is listed: the denominator is always
+all tasks.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
@@ -21,6 +22,9 @@ from ..envs.spaces import ChatMessages
 from ..errors import RunError, UsageError
 from ..runs import read_jsonl, write_json
 from .stats import bootstrap_mean, wilson
+
+if TYPE_CHECKING:
+    from ..agents.trajectory import Trajectory
 
 #: Rewards that are shares of tasks; the others are scores.
 SUCCESSES = ("success_process", "success_combined", "success_name")
@@ -35,9 +39,12 @@ class ChatRecord:
         id: the task.
         rewards: the environment's components; None where not scored.
         turns: assistant turns.
-        calls: turns that were answered by a tool.
+        calls: calls that were answered, by a tool or by an error in its place.
         ending: `terminated` or why the episode was cut; "" if it failed.
         error: why it failed, None if it did not.
+        tokens: that were sampled; None if the agent does not say.
+        kinds: of the task, e.g. its category, where the environment tells them.
+        messages: the conversation.
     """
 
     id: str
@@ -46,6 +53,9 @@ class ChatRecord:
     calls: int = 0
     ending: str = ""
     error: str | None = None
+    tokens: int | None = None
+    kinds: dict[str, str] = field(default_factory=dict)
+    messages: tuple[dict[str, Any], ...] = ()
 
 
 def is_chat(env: gym.Env) -> bool:
@@ -65,14 +75,24 @@ def play(env: gym.Env, agent: Agent) -> list[ChatRecord]:
     agent.bind(env)
     if hasattr(agent, "play"):
         played, failed = agent.play(env, tasks)
-        found = {
-            t.task_id: ChatRecord(
-                t.task_id, dict(t.rewards), len(t.turns), sum(turn.calls for turn in t.turns), t.finish_reason
-            )
-            for t in played
-        }
-        return [found.get(task, ChatRecord(task, error=failed.get(task, "no result"))) for task in tasks]
-    return [_episode(env, agent, task) for task in tasks]
+        found = {t.task_id: _of_trajectory(t) for t in played}
+        records = [found.get(task, ChatRecord(task, error=failed.get(task, "no result"))) for task in tasks]
+    else:
+        records = [_episode(env, agent, task) for task in tasks]
+    kinds: Callable[[str], Mapping[str, str]] = getattr(env.unwrapped, "task_kinds", lambda task: {})
+    return [replace(record, kinds=dict(kinds(record.id))) for record in records]
+
+
+def _of_trajectory(t: Trajectory) -> ChatRecord:
+    return ChatRecord(
+        t.task_id,
+        dict(t.rewards),
+        len(t.turns),
+        t.answered_calls,
+        t.finish_reason,
+        tokens=int(t.trainable.sum()),
+        messages=t.messages,
+    )
 
 
 def _episode(env: gym.Env, agent: Agent, task: str) -> ChatRecord:
@@ -83,16 +103,17 @@ def _episode(env: gym.Env, agent: Agent, task: str) -> ChatRecord:
         known = len(observation)
         observation, _, terminated, truncated, info = env.step(agent.act(observation, info))
         turns += 1
-        calls += any(message["role"] == "tool" for message in observation[known:])
+        calls += sum(message["role"] == "tool" for message in observation[known:])
         if terminated or truncated:
             break
     error = json.dumps(info["error"]) if info.get("error") else None
     ending = "terminated" if terminated else str(info.get("reason") or "truncated")
-    return ChatRecord(task, dict(info.get("rewards") or {}), turns, calls, ending, error)
+    rewards = dict(info.get("rewards") or {})
+    return ChatRecord(task, rewards, turns, calls, ending, error, messages=tuple(observation))
 
 
 def summarise(records: Sequence[ChatRecord]) -> dict[str, Any]:
-    """Success with intervals, mean scores with bootstrap intervals, turns, calls, and what failed."""
+    """Success with intervals, mean scores with bootstrap intervals, turns, calls, tokens, what failed, and by kind."""
     n = len(records)
     summary: dict[str, Any] = {"n": n}
     known = {name for record in records for name in record.rewards}
@@ -104,9 +125,25 @@ def summarise(records: Sequence[ChatRecord]) -> dict[str, Any]:
         summary[name] = {"mean": estimate.mean, "ci": [estimate.low, estimate.high]}
     summary["turns"] = sum(record.turns for record in records) / n
     summary["calls"] = sum(record.calls for record in records) / n
+    counted = [record.tokens for record in records if record.tokens is not None]
+    if counted:
+        summary["tokens"] = sum(counted) / len(counted)
     summary["cut"] = sum(record.ending not in ("terminated", "") for record in records)
     summary["failed"] = sum(record.error is not None for record in records)
+    summary["kinds"] = _by_kind(records)
     return summary
+
+
+def _by_kind(records: Sequence[ChatRecord]) -> dict[str, dict[str, dict[str, float]]]:
+    """Kind, e.g. `category`, to its values to `n` and the means of rewards; what was not scored counts 0."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    names = [name for name in (*SUCCESSES, *SCORES) if any(name in record.rewards for record in records)]
+    for kind in dict.fromkeys(kind for record in records for kind in record.kinds):
+        for value in sorted({record.kinds[kind] for record in records if kind in record.kinds}):
+            own = [record for record in records if record.kinds.get(kind) == value]
+            means = {name: sum(record.rewards.get(name) or 0.0 for record in own) / len(own) for name in names}
+            found.setdefault(kind, {})[value] = {"n": len(own), **means}
+    return found
 
 
 def references(env: gym.Env) -> dict[str, Agent]:
@@ -139,7 +176,7 @@ def read_records(path: Path) -> list[ChatRecord]:
     """
     if not path.is_file():
         raise RunError(f"{path.parent} has not played the held-out tasks yet: continue it with --resume")
-    return [ChatRecord(**record) for record in read_jsonl(path)]
+    return [ChatRecord(**record | {"messages": tuple(record.get("messages", ()))}) for record in read_jsonl(path)]
 
 
 def record_lines(records: Sequence[ChatRecord]) -> str:
@@ -166,8 +203,9 @@ def print_result(result: Mapping[str, Any], out: Path | None = None) -> None:
     first = next(iter(strategies.values()))
     for measured in (name for name in (*SUCCESSES, *SCORES) if name in first):
         shown.add_row(measured.replace("_", " "), *(_with_interval(s[measured]) for s in strategies.values()))
-    for counted in ("turns", "calls"):
-        shown.add_row(f"{counted} per task", *(f"{s[counted]:.2f}" for s in strategies.values()))
+    for counted in ("turns", "calls", "tokens"):
+        means = [f"{s[counted]:.2f}" if counted in s else "" for s in strategies.values()]
+        shown.add_row(f"{counted} per task", *means)
     for listed in ("cut", "failed"):
         shown.add_row(f"{listed} tasks", *(str(s[listed]) for s in strategies.values()))
     console.print(shown)

@@ -173,6 +173,16 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
         records = [self._read(shown.toolbox, number, text)[0] for number, text in enumerate(turns)]
         return score(json.loads(shown.task_text), {"turns": records, "tools": list(shown.toolbox.specs)})
 
+    def task_kinds(self, task_id: str) -> dict[str, str]:
+        """What kinds of task it is, for results by kind: `category`, `tier` and `domain`, as far as known.
+
+        Raises:
+            UnknownNameError: there is no such task in the split.
+        """
+        task = self._tasks[task_id]
+        kinds = {"category": task.category, "tier": task.tier, "domain": task.domain}
+        return {kind: value for kind, value in kinds.items() if value}
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:

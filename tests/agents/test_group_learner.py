@@ -14,6 +14,7 @@ from toolcredit.agents.group_learner import GroupLearner  # noqa: E402
 from toolcredit.agents.group_methods import SLCAGRPO, GRPOChat  # noqa: E402
 from toolcredit.agents.trajectory import Segment  # noqa: E402
 from toolcredit.errors import CapabilityError, RunError, UnknownNameError, UsageError  # noqa: E402
+from toolcredit.llm.client import ChatClient  # noqa: E402
 
 FULL = {"model": "tiny", "weights": "full", "template": "compact"}
 TINY = {
@@ -109,7 +110,11 @@ def test_every_method_makes_an_update(env, name):
     records = []
     agent_class(name)(TINY | {"max_updates": 1}).learn(env, callbacks=[records.append])
     assert records[0]["phase"] == name and records[0]["steps"] == 1
-    assert records[0]["episodes"] >= 8 and records[0]["turns"] == 2 and records[0]["call_turns"] == 1
+    assert (
+        records[0]["episodes"] >= 8
+        and records[0]["turns"] == 2
+        and records[0]["call_turns"] == records[0]["calls"] == 1
+    )
     assert np.isfinite(records[0]["gradient_norm"])
 
 
@@ -203,10 +208,25 @@ def test_logs_say_what_happened_in_each_segment(env):
     wanted = {
         "reward/process", "reward/summary", "advantage/tool", "advantage/summary", "dead_group_rate/tool",
         "dead_group_rate/summary", "clipped_ratio", "clipped", "ratio_mean", "ratio_max", "entropy", "gradient_norm",
-        "gradient_norm/tool", "gradient_norm/summary", "gradient_cosine", "tokens", "rollout_seconds",
+        "gradient_norm/tool", "gradient_norm/summary", "gradient_cosine", "tokens", "rollout_seconds", "waited_seconds",
     }  # fmt: skip
     assert wanted <= records[0].keys()
     assert -1 <= records[0]["gradient_cosine"] <= 1
+
+
+def test_completions_of_endpoints_behind_the_environment_are_counted_by_model(chat_envs, chat_server):
+    client = ChatClient("fake", base_url=chat_server.url)
+
+    def answer(task, turn, text):  # as a mock that is a language model does, in the environment's own thread
+        return None if turn else chat_envs.tool_answers(client.complete([{"role": "user", "content": task}]).text)
+
+    records = []
+    env = chat_envs.Conversation(answer, score=score)
+    report = SLCAGRPO(TINY | {"max_updates": 2}).learn(env, eval_env=env, callbacks=[records.append])
+    assert records[0]["spent"]["endpoint/fake/completions"] == 8
+    assert report.spent["endpoint/fake/completions"] == 18  # and two greedy episodes
+    assert report.spent["endpoint/fake/prompt_tokens"] == 180 and report.spent["endpoint/fake/completion_tokens"] == 18
+    assert records[1]["dev_calls"] == 1 and records[1]["dev_tokens"] > 1
 
 
 def test_equal_rewards_move_nothing(chat_envs):

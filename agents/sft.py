@@ -1,11 +1,13 @@
-"""Supervised fine-tuning on gold episodes: the start from which reinforcement learning has something to reward.
+"""Supervised fine-tuning on good episodes: the start from which reinforcement learning has something to reward.
 
-The gold plans of the environment's tasks are played, so that the tools' answers are its own, and put into tokens
-exactly as a rollout of the policy would be. Only the assistant's tokens are learned, those that end a turn included.
+The gold plans of the environment's tasks are played, so that the tools' answers are its own; or conversations are read
+that somebody recorded (`data`). They are put into tokens exactly as a rollout of the policy would be. Only the
+assistant's tokens are learned, those that end a turn included.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -32,17 +34,18 @@ class SFTConfig(ChatConfig):
     batch_size: int = Field(32, ge=1, description="Conversations per update.")
     max_length: int = Field(16_384, ge=2, description="Longer conversations are left out, and counted.")
     plans: Literal["first", "all"] = Field("first", description="Of several gold plans: the first, or each of them.")
+    data: str | None = Field(None, description="File of recorded conversations to learn from, instead of gold plans.")
 
 
 class SFTLearner(ChatLearner):
-    """Maximises the likelihood of gold turns: loss = −mean log p over the assistant's tokens of a batch."""
+    """Maximises the likelihood of good turns: loss = −mean log p over the assistant's tokens of a batch."""
 
     name = "sft"
     config_class = SFTConfig
     config: SFTConfig
 
     def prepare(self, env: gym.Env) -> None:
-        """Play the gold plans of all tasks."""
+        """Play the gold plans of all tasks, or read the recorded conversations."""
         self.demonstrations = self._demonstrations(env)
 
     def update(self, number: int) -> dict[str, Any]:
@@ -66,21 +69,41 @@ class SFTLearner(ChatLearner):
         return {"phase": self.name, "loss": loss, **record, "gradient_norm": self.step()}
 
     def _demonstrations(self, env: gym.Env) -> list[Trajectory]:
+        found = self._recorded(env, self.config.data) if self.config.data is not None else self._gold(env)
+        kept = [t for t in found if len(t) <= self.config.max_length]
+        if len(kept) < len(found):
+            log.warning("%d of %d conversations are longer than max_length", len(found) - len(kept), len(found))
+        if not kept:
+            raise UsageError(
+                f"none of {len(found)} conversations has at most max_length={self.config.max_length} tokens: raise it"
+            )
+        return kept
+
+    def _recorded(self, env: gym.Env, path: str) -> list[Trajectory]:
+        read = getattr(env.unwrapped, "recordings", None)
+        if read is None:
+            raise UsageError(f"{type(env.unwrapped).__name__} cannot read recorded conversations: it has no recordings")
+        found = []
+        for number, (messages, tools) in enumerate(read(path), 1):
+            try:
+                shown = self.template.demonstration(messages, tools or None)
+            except UsageError as error:
+                raise UsageError(f"conversation {number} of {path} cannot be put into tokens: {error}") from None
+            roles = [message["role"] for message in messages]
+            calls = [after == "tool" for role, after in itertools.pairwise([*roles, ""]) if role == "assistant"]
+            found.append(_trajectory(shown, calls, f"{path}, {number}"))
+        return found
+
+    def _gold(self, env: gym.Env) -> list[Trajectory]:
         engine = self.engine(env)
         copy = engine.take_env()
         try:
-            found = processes().divide(
+            return processes().divide(
                 lambda tasks: [d for task in tasks for d in self._of_task(copy, task)], task_ids(engine)
             )
         finally:
             engine.give_back(copy)
             engine.close()
-        kept = [t for t in found if len(t) <= self.config.max_length]
-        if len(kept) < len(found):
-            log.warning("%d of %d gold episodes are longer than max_length", len(found) - len(kept), len(found))
-        if not kept:
-            raise UsageError("no gold episode to learn from: none was played, or all are longer than max_length")
-        return kept
 
     def _of_task(self, env: gym.Env, task: str) -> list[Trajectory]:
         GoldAgent().bind(env)  # refuses environments without gold plans

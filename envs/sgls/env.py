@@ -26,6 +26,7 @@ from .mocks import Mock, Scene, Session, is_error, make_mock
 from .parsers import make_parser
 from .parsing import LEVELS, OUR_TAGS, CallParser, ParsedTurn, from_openai, safe_json, to_openai
 from .presentation import Presentation, Presenter
+from .recordings import read_recordings
 from .scoring import Scorer, make_scorer
 from .tasks import Call, Task
 from .tasksets import TaskSet
@@ -172,6 +173,14 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
         shown = self._presenter.present(self._tasks[task_id])
         records = [self._read(shown.toolbox, number, text)[0] for number, text in enumerate(turns)]
         return score(json.loads(shown.task_text), {"turns": records, "tools": list(shown.toolbox.specs)})
+
+    def recordings(self, path: str) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+        """Recorded conversations of a file as this environment would have held them: messages, and tools shown.
+
+        Raises:
+            TaskError: the file cannot be read, or no row can be used.
+        """
+        return list(read_recordings(path, self.turn_text, self._max_response_chars))
 
     def task_kinds(self, task_id: str) -> dict[str, str]:
         """What kinds of task it is, for results by kind: `category`, `tier` and `domain`, as far as known.

@@ -138,7 +138,7 @@ def load_trajectories(
             if isinstance(row, RowError):
                 raise row
             messages, specs = conversation(row, source.tools)
-            yield opening(messages), specs
+            yield opening(messages, keep_reasoning=True), specs
         except TaskError as error:
             yield Remark(number, str(error))
 

@@ -38,12 +38,14 @@ class Message:
         text: its content; of an assistant what it says beside its calls.
         calls: of an assistant, in order.
         name: of a tool's message, if it says which.
+        reasoning: of an assistant, what it thought before its calls, where that is told apart from what it says.
     """
 
     role: str
     text: str = ""
     calls: list[Call] = field(default_factory=list)
     name: str = ""
+    reasoning: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def read_messages(value: Any) -> list[Message]:
             last = found[-1] if found else None
             if message.role == "assistant" and last is not None and last.role == "assistant":
                 last.text = "\n".join(part for part in (last.text, message.text) if part)
+                last.reasoning = "\n".join(part for part in (last.reasoning, message.reasoning) if part)
                 last.calls += message.calls
             else:
                 found.append(message)
@@ -106,13 +109,16 @@ def _assistant(item: Mapping[str, Any], text: str) -> Message:
     written = list(item.get("tool_calls") or ())
     written += [item["function_call"]] if item.get("function_call") else []
     parsed = HERMES.parse(text)
+    thought = item.get("reasoning_content")
+    thought = without_surrogates(thought) if isinstance(thought, str) else ""
     if not parsed.calls:
-        return Message("assistant", text.strip(), [_call(call) for call in written])
+        return Message("assistant", text.strip(), [_call(call) for call in written], reasoning=thought)
     wrong = next((call for call in parsed.calls if call.problem or not isinstance(call.arguments, dict)), None)
     if wrong is not None:
         raise RowError(f"a call in the text cannot be read: {wrong.problem or 'its arguments are no object'}")
     calls = [Call(str(call.name), call.arguments) for call in parsed.calls]
-    return Message("assistant", parsed.reply, calls + [_call(call) for call in written])
+    calls += [_call(call) for call in written]
+    return Message("assistant", parsed.reply, calls, reasoning=thought or parsed.reasoning)
 
 
 def _call(value: Any) -> Call:
@@ -141,8 +147,16 @@ def exchanges(messages: Sequence[Message], keep_system: bool = False) -> Iterato
         yield Exchange(tuple(opening(messages[: start + 1], keep_system)), plan, reply)
 
 
-def opening(messages: Sequence[Message], keep_system: bool = False) -> list[dict[str, Any]]:
-    """The messages in OpenAI's form, calls as `tool_calls`; system messages that list the tools are left out."""
+def opening(
+    messages: Sequence[Message], keep_system: bool = False, keep_reasoning: bool = False
+) -> list[dict[str, Any]]:
+    """The messages in OpenAI's form, calls as `tool_calls`; system messages that list the tools are left out.
+
+    Args:
+        messages: the conversation.
+        keep_system: keep system messages that list the tools, too.
+        keep_reasoning: what an assistant thought stands as `reasoning_content` in its messages.
+    """
     shown: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
@@ -163,6 +177,8 @@ def opening(messages: Sequence[Message], keep_system: bool = False) -> list[dict
             shown.append({"role": "assistant", "content": message.text, "tool_calls": calls})
         else:
             shown.append({"role": message.role, "content": message.text})
+        if keep_reasoning and message.reasoning:
+            shown[-1]["reasoning_content"] = message.reasoning
     return shown
 
 

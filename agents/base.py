@@ -182,6 +182,8 @@ _BUILT_IN = {
     "gigpo": "toolcredit.agents.group_methods:GiGPO",
     "slca-gigpo": "toolcredit.agents.group_methods:SLCAGiGPO",
     "slca-exact": "toolcredit.agents.group_methods:SLCAExact",
+    "vineppo": "toolcredit.agents.group_methods:VinePPO",
+    "spo-chain": "toolcredit.agents.group_methods:SPOChain",
     "random": "toolcredit.agents.baselines:RandomAgent",
     "none": "toolcredit.agents.baselines:NoToolsAgent",
     "all": "toolcredit.agents.baselines:AllToolsAgent",

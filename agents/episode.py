@@ -6,6 +6,7 @@ what is needed next; `RolloutEngine` does the rest.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ class Episode:
         self._tools: Sequence[Mapping[str, Any]] = ()
         self._rewards: Mapping[str, Any] = {}
         self._sampled: SampledTurn | None = None
+        self._last_call: str | None = None
         self.finish_reason: str | None = None
 
     @property
@@ -148,7 +150,7 @@ class Episode:
         self._rewards = info.get("rewards") or {}
         if self._sampled is not None:
             calls = _holds_call(str(new[0].get("content")), new[1:], info)
-            self._builder.add_turn(self._sampled, message=known, calls=calls, reward=reward)
+            self._builder.add_turn(self._sampled, message=known, calls=calls, reward=reward, **self._counts(info))
         else:  # the empty turn that closes an episode has no tokens: what it earned was earned before
             self._builder.add_reward(reward)
         if self.finish_reason is None and (terminated or truncated):
@@ -156,6 +158,19 @@ class Episode:
         if self.finish_reason is None:
             self._answer(new[1:])
         self._sampled = None
+
+    def _counts(self, info: Mapping[str, Any]) -> dict[str, int]:
+        """What the environment tells of the turn's call blocks, and how many calls repeat the one before them."""
+        turn = info.get("turn")
+        if not isinstance(turn, Mapping):
+            return {}
+        repeated = 0
+        for call in turn.get("calls") or ():
+            written = json.dumps([call["name"], call["arguments"]], sort_keys=True) if _is_call(call) else None
+            repeated += written is not None and written == self._last_call
+            self._last_call = written
+        blocks = {name: int(turn.get(name) or 0) for name in ("blocks", "valid_blocks")}
+        return {**blocks, "repeated": repeated}
 
     def _answer(self, messages: Sequence[Mapping[str, Any]]) -> None:
         assert self._sampled is not None
@@ -185,6 +200,10 @@ class Episode:
             tools=tuple(tool_names(self._tools)),
             **fields,
         )
+
+
+def _is_call(call: Any) -> bool:
+    return isinstance(call, Mapping) and isinstance(call.get("name"), str) and "arguments" in call
 
 
 def tool_names(tools: Sequence[Mapping[str, Any]]) -> list[str]:

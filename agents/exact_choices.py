@@ -96,6 +96,7 @@ class ExactChoices:
         pairs = [[(c, _point(c, logprobs.get(c), values.get(c))) for c in own] for own in found]
         self._counts["choice_points"] += sum(map(len, found))
         self._counts["exact_choices"] += len(values)
+        self._counts["branch_episodes"] += 0
         return pairs
 
     def credited(

@@ -23,6 +23,12 @@ class GroupConfig(ChatConfig):
         description="What names at a choice are worth: by continuations, or by the rollout's own turns with the name "
         "exchanged, which costs nothing and is biased.",
     )
+    critic: str | None = Field(
+        None,
+        description="Who values states: monte_carlo, fresh rollouts from them; or an import path of a function "
+        "(trajectory) -> the value before each of its turns. None is monte_carlo, but carl must be told.",
+    )
+    value_rollouts: int = Field(9, ge=1, description="K: fresh rollouts from each state (arXiv 2410.01679).")
     tasks_per_update: int = Field(8, ge=1, description="Tasks, hence groups, per update.")
     group_size: int = Field(16, ge=2, description="G: episodes per task.")
     temperature: float = Field(1.0, gt=0, description="Of sampling and of the trained log-probabilities.")

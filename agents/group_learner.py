@@ -13,7 +13,8 @@ depend on advantages, and every sampled token counts, also those whose advantage
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -22,21 +23,26 @@ import torch
 
 from ..errors import UsageError
 from ..runs import JsonLines
+from . import planning
 from .bandit_learner import batch_indices
 from .chat_learner import ChatLearner, log, task_ids
 from .chat_policy import Reference
 from .distributed import processes
 from .episode_metrics import SEGMENTS, describe_rollouts, mean_advantages
 from .estimators import Advantages, Group, estimator, summarise
-from .exact_choices import CreditedChoice, ExactChoices
+from .exact_choices import CreditedChoice
 from .group_config import GroupConfig
 from .losses import kl_terms, ppo_terms
 from .rollout import RolloutEngine, Rollouts
 from .sequence_logprobs import Batch, pad_batch
+from .supplements import SUPPLIED, Supplements
 from .trajectory import Segment, Trajectory
 
 #: What rollouts offer to estimators, whatever the environment scores.
-OFFERED = ("trainable", "step", "segment", "logprobs", "anchors", "step_reward:total", "choices")
+OFFERED = ("trainable", "step", "segment", "logprobs", "anchors", "step_reward:total", *SUPPLIED)
+
+#: What of a supplement's counts adds to what learning has spent.
+COSTS = ("branch_episodes", "branch_tokens", "scored_tokens")
 
 #: Mean |log π − log π_old| of tokens that the very same weights sampled; more means that others sampled them.
 SAME_POLICY = 0.1
@@ -79,25 +85,13 @@ class GroupLearner(ChatLearner):
         self.estimator.check({*OFFERED, *(f"step_reward:{name}" for name in config.at_end), *scores})
         self.rollouts: RolloutEngine = self.engine(env)
         self.tasks = task_ids(self.rollouts)
-        self.choices = self._exact_choices() if "choices" in needs else None
-        self._chosen: dict[Trajectory, tuple[CreditedChoice, ...]] = {}
+        self.supplements = Supplements(self.rollouts, self.policy.model, self.estimator, config)
         self.reference: Reference | None = self.policy.reference() if config.kl > 0 else None
         kind = "none, the KL term is off" if self.reference is None else self.reference.kind
         log.info("%s: KL reference: %s", self.name, kind)
         self._record = None
         if self.out is not None and config.keep_trajectories and processes().is_main:
             self._record = JsonLines(self.out / "trajectories.jsonl")
-
-    def _exact_choices(self) -> ExactChoices:
-        config = self.config
-        return ExactChoices(
-            self.rollouts,
-            self.policy.model,
-            mode=config.choice_values,
-            reward=str(self.estimator.option("tool")),
-            guard=bool(self.estimator.option("guard")),
-            max_new_tokens=config.max_new_tokens,
-        )
 
     # ---------------------------------------------------------------------------------------------- an update
 
@@ -111,7 +105,7 @@ class GroupLearner(ChatLearner):
             **describe_rollouts(collected),
             **mean_advantages(groups, credit),
             **summarise(credit),
-            **self._spent_on_choices(),
+            **self._supplied(),
         }
         kept = [
             (trajectory, tokens)
@@ -130,9 +124,9 @@ class GroupLearner(ChatLearner):
         tasks = [self.tasks[i] for i in order]
         collected: list[Rollouts] = []
         credit: list[Advantages] = []
-        self._chosen = {}
+        self.supplements.forget()
         for draw in range(config.redraws + 1):
-            seed = int(np.random.SeedSequence([config.seed, number, draw]).generate_state(1)[0])
+            seed, further_seed = np.random.SeedSequence([config.seed, number, draw]).generate_state(2).tolist()
             rollouts = self.rollouts.collect(
                 tasks,
                 config.group_size,
@@ -140,8 +134,11 @@ class GroupLearner(ChatLearner):
                 temperature=config.temperature,
                 max_new_tokens=config.max_new_tokens,
             )
+            if f"reward:{planning.COMPONENT}" in self.estimator.needs:
+                rollouts = replace(rollouts, groups=[planning.with_planning(group) for group in rollouts])
             collected.append(rollouts)
-            credit += self._credit([group for group in rollouts if len(group) > 1], progress, seed)
+            groups = [group for group in rollouts if len(group) > 1]
+            credit += self.supplements.credit(groups, partial(self.estimate, progress=progress), further_seed)
             missing = config.tasks_per_update - sum(own.keep for own in credit)
             if missing < 1:
                 break
@@ -155,29 +152,16 @@ class GroupLearner(ChatLearner):
                     self._record.append({"update": number + 1, **t.to_json()})
         return collected, credit
 
-    def _spent_on_choices(self) -> dict[str, float]:
-        """What an update's choices were like; what they cost is added to what was spent."""
-        if self.choices is None:
-            return {}
-        counts = self.choices.take_counts()
-        self.count(**{name: counts[name] for name in ("branch_episodes", "branch_tokens", "scored_tokens")})
-        return {name: counts[name] for name in ("choice_points", "exact_choices", "branch_episodes")}
+    def _supplied(self) -> dict[str, float]:
+        """What supplements of an update were like; what they cost is added to what was spent."""
+        counts = self.supplements.take_counts()
+        self.count(**{name: amount for name, amount in counts.items() if name in COSTS})
+        return {name: amount for name, amount in counts.items() if not name.endswith("_tokens")}
 
     def _check_version(self, rollouts: Rollouts, number: int) -> None:
         versions = {t.policy_version for group in rollouts for t in group}
         if not versions <= {number}:
             raise UsageError(f"rollouts of the policy versions {sorted(versions)} for update {number}: not on-policy")
-
-    def _credit(self, groups: Sequence[Sequence[Trajectory]], progress: float, seed: int) -> list[Advantages]:
-        """Advantages of groups that the present weights sampled."""
-        if self.choices is None:
-            return [self.estimate(group, progress) for group in groups]
-        credit = []
-        for group, pairs in zip(groups, self.choices.find(groups, seed), strict=True):
-            own = self.estimate(group, progress, choices=[point for _, point in pairs])
-            self._chosen |= self.choices.credited(group, pairs, own.choices)
-            credit.append(own)
-        return credit
 
     def estimate(self, trajectories: Sequence[Trajectory], progress: float = 0.0, **further: Any) -> Advantages:
         """Advantages of one group; `further` are fields of `Group` that the trajectories alone do not give.
@@ -207,7 +191,7 @@ class GroupLearner(ChatLearner):
             caps = [np.minimum(ratio, self.config.ratio_cap) for ratio in ratios]
         columns = zip(kept, old, references, caps, strict=True)
         return [
-            Credited(t, advantages, own, other, cap, self._chosen.get(t, ()))
+            Credited(t, advantages, own, other, cap, self.supplements.choices_of(t))
             for (t, advantages), own, other, cap in columns
         ]
 
@@ -296,8 +280,9 @@ class GroupLearner(ChatLearner):
             advantages = _padded([e.advantages * e.cap for e in part], batch)
             surrogate, ratio = ppo_terms(scores.logprobs, old, advantages, batch.trainable, config.clip)
             loss = -(surrogate * weights).sum()
-            if self.choices is not None and segment in (None, Segment.TOOL):
-                gain, more = self.choices.objective([(e.trajectory, e.choices) for e in part], weights, config.clip)
+            if segment in (None, Segment.TOOL):
+                own_choices = [(e.trajectory, e.choices) for e in part]
+                gain, more = self.supplements.objective(own_choices, weights, config.clip)
                 loss = loss - gain
                 sums["trained_tokens"] += more
             if segment is None and config.kl:

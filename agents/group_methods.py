@@ -55,10 +55,10 @@ class MTGRPO(GroupLearner):
 
 
 class RLTR(GroupLearner):
-    """Only the calls learn (arXiv 2508.19598); the process reward stands for the judged completeness."""
+    """Only the calls learn, from the completeness of the plan less its faults (arXiv 2508.19598), see `planning`."""
 
     name = "rltr"
-    defaults = {"estimator": "rltr", "options": {"reward": "process"}}
+    defaults = {"estimator": "rltr"}
 
 
 class GiGPO(GroupLearner):
@@ -80,3 +80,17 @@ class SLCAExact(GroupLearner):
 
     name = "slca-exact"
     defaults = {"estimator": "slca_exact"}
+
+
+class VinePPO(GroupLearner):
+    """Each turn's advantage is what it changed in the value, by fresh rollouts before and after (arXiv 2410.01679)."""
+
+    name = "vineppo"
+    defaults = {"estimator": "vineppo"}
+
+
+class SPOChain(GroupLearner):
+    """The same between cuts among the tokens, on uncertain tokens only (arXiv 2505.23564)."""
+
+    name = "spo-chain"
+    defaults = {"estimator": "spo_chain"}

@@ -63,12 +63,18 @@ class Turn:
         calls: whether it holds a tool call.
         reward: what the environment's step returned; None if that was no finite number.
         clipped: whether it was cut off by a length limit.
+        blocks: call blocks that were begun, if the environment tells.
+        valid_blocks: those of them that it could read, and that name tools it shows.
+        repeated: calls that repeat the call before them.
     """
 
     message: int
     calls: bool
     reward: float | None
     clipped: bool = False
+    blocks: int = 0
+    valid_blocks: int = 0
+    repeated: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,12 +297,12 @@ class TrajectoryBuilder:
         self._steps += [-1] * len(ids)
         self._logprobs += [0.0] * len(ids)
 
-    def add_turn(self, sampled: SampledTurn, *, message: int, calls: bool, reward: float | None) -> None:
+    def add_turn(self, sampled: SampledTurn, *, message: int, calls: bool, reward: float | None, **counts: int) -> None:
         """Append a turn of the policy and what became of it, see `Turn`."""
         self.ids += sampled.ids
         self._steps += [len(self.turns)] * len(sampled.ids)
         self._logprobs += sampled.logprobs
-        self.turns.append(Turn(message, bool(calls), _number_or_none(reward), sampled.clipped))
+        self.turns.append(Turn(message, bool(calls), _number_or_none(reward), sampled.clipped, **counts))
 
     def add_reward(self, reward: float | None) -> None:
         """Add to the reward of the last turn."""
@@ -347,7 +353,8 @@ def _from_json(record: Mapping[str, Any]) -> Trajectory:
             raise UsageError(f"no trajectory record: turn {k} is said to be at {first}–{first + tokens} of {len(ids)}")
         step[place], segment[place] = k, int(run["segment"])
         reward = _number_or_none(run["reward"])
-        turns.append(Turn(int(run["message"]), bool(run["calls"]), reward, bool(run["clipped"])))
+        counts = {name: int(run.get(name, 0)) for name in ("blocks", "valid_blocks", "repeated")}
+        turns.append(Turn(int(run["message"]), bool(run["calls"]), reward, bool(run["clipped"]), **counts))
     logprobs = np.zeros(len(ids), np.float32)
     logprobs[step >= 0] = np.array(record["logprobs"], np.float32)
     return Trajectory(

@@ -91,7 +91,7 @@ def rltr(group: Group, *, reward: str = "planning", scale: bool = True, baseline
 
     Args:
         group: G rollouts.
-        reward: component that scores the plan.
+        reward: component that scores the plan; the learner computes `planning`, see `planning_reward`.
         scale: divide by σ, unbiased, ε = 1e-6.
         baseline: `mean` or `leave_one_out`.
     """
@@ -110,7 +110,7 @@ def planning_reward(
         verdicts: (G, verdicts) in [0, 1], whether the calls are complete; three each in the paper. NaN: not given.
         repeated: (G,) calls that repeat the one before them.
         invalid: (G,) call blocks that cannot be read.
-        valid_format: (G,) bool.
+        valid_format: (G,) bool, False if calls were attempted and none of them can be read.
 
     Returns:
         (G,) float64; NaN where a verdict is missing and the format valid.

@@ -3,10 +3,12 @@
 A value is the expected reward of the *whole* episode, given what happened so far. So it holds what was earned already,
 and r_k + V(s_{k+1}) − V(s_k), V being the return from a state on, is the plain difference v_{k+1} − v_k.
 
-Units: those of the reward; there is no group statistic. A member without a score gets 0.
+Units: those of the reward; there is no group statistic. A member without a score, or with a value that is none, gets 0.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -66,9 +68,8 @@ def spo_chain(group: Group, *, reward: str = "total", every: int = 5, threshold:
             raise UsageError(f"member {i} has {len(values)} cut_values for {len(cuts)} cut points")
         chunk = np.searchsorted(cuts, np.arange(len(mask)), side="right") - 1
         uncertain = mask & (np.exp(logprobs[i]) < threshold)
-        gains = np.append(values[1:], whole[i]) - values
-        tokens.append(np.where(uncertain & np.isfinite(whole[i]), gains[chunk], 0.0))
-    return Advantages(tokens, {"episode": _channel(whole, tokens)})
+        tokens.append(np.where(uncertain, _gains(values, whole[i])[chunk], 0.0))
+    return Advantages(tokens, {"episode": _channel(whole, group.given("cut_values"), tokens)})
 
 
 def cut_points(logprobs: np.ndarray, trainable: np.ndarray, every: int = 5, threshold: float = 0.9) -> np.ndarray:
@@ -107,13 +108,18 @@ def monte_carlo_values(returns: ArrayLike) -> np.ndarray:
 def _differences(group: Group, reward: str) -> Advantages:
     """v_{k+1} − v_k on the tokens of step k, R − v_K on those of the last."""
     whole = group.reward(reward)
-    by_step = [
-        np.append(values[1:], whole[i]) - values if np.isfinite(whole[i]) else np.zeros(len(values))
-        for i, values in enumerate(group.given("values"))
-    ]
+    by_step = [_gains(values, whole[i]) for i, values in enumerate(group.given("values"))]
     tokens = group.spread_steps(by_step)
-    return Advantages(tokens, {"episode": _channel(whole, tokens)})
+    return Advantages(tokens, {"episode": _channel(whole, group.given("values"), tokens)})
 
 
-def _channel(rewards: np.ndarray, tokens: list[np.ndarray]) -> Channel:
-    return Channel(not any(t.any() for t in tokens), tuple(np.flatnonzero(~np.isfinite(rewards)).tolist()))
+def _gains(values: ArrayLike, reward: float) -> np.ndarray:
+    """v_{k+1} − v_k, and R − v_K at the end; 0 if one of them is not known."""
+    values = np.asarray(values, np.float64)
+    gains = np.append(values[1:], reward) - values
+    return gains if np.isfinite(gains).all() else np.zeros(len(values))
+
+
+def _channel(rewards: np.ndarray, values: Sequence[ArrayLike], tokens: list[np.ndarray]) -> Channel:
+    unknown = [i for i, own in enumerate(values) if not np.isfinite([rewards[i], *np.asarray(own, np.float64)]).all()]
+    return Channel(not any(t.any() for t in tokens), tuple(unknown))

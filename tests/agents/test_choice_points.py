@@ -153,7 +153,7 @@ def test_on_sgls_exchanged_names_are_scored_by_the_environment(chat_envs):
     env = gym.make("SGLSToolCallingReplay-v0", tier="easy")
     learner = tiny_learner(env, choice_values="counterfactual")
     groups = gold_rollouts(learner, env)
-    for pairs, (t,) in zip(learner.choices.find(groups, seed=0), groups, strict=True):
+    for pairs, (t,) in zip(learner.supplements.choices.find(groups, seed=0), groups, strict=True):
         ((choice, point),) = pairs
         assert choice.names == t.tools and len(t.tools) > 1
         assert point.values[point.drawn] == t.rewards["process"] == pytest.approx(1)
@@ -165,11 +165,11 @@ def test_on_sgls_names_that_nobody_drew_are_rolled_out(chat_envs):
     env = gym.make("SGLSToolCallingReplay-v0", tier="easy")
     learner = tiny_learner(env)
     groups = gold_rollouts(learner, env)
-    ((choice, point),) = learner.choices.find(groups[:1], seed=5)[0]
+    ((choice, point),) = learner.supplements.choices.find(groups[:1], seed=5)[0]
     assert np.isfinite(point.values).all() and point.values[point.drawn] == pytest.approx(1)
-    counts = learner.choices.take_counts()
+    counts = learner.supplements.choices.take_counts()
     assert counts["branch_episodes"] == len(choice.names) - 1 and counts["branch_tokens"] > 0
-    both = learner.choices.find(groups, seed=5)
+    both = learner.supplements.choices.find(groups, seed=5)
     np.testing.assert_array_equal(both[0][0][1].values, point.values)  # whatever else is rolled out
 
 

@@ -32,7 +32,21 @@ TINY = {
     "eval_every": 2,
     "save_every": 2,
 }
-METHODS = ["slca-grpo", "grpo-chat", "rloo", "dr-grpo", "dapo", "toolpo", "mt-grpo", "rltr", "gigpo", "slca-gigpo"]
+METHODS = [
+    "vineppo",
+    "spo-chain",
+    "slca-exact",
+    "slca-grpo",
+    "grpo-chat",
+    "rloo",
+    "dr-grpo",
+    "dapo",
+    "toolpo",
+    "mt-grpo",
+    "rltr",
+    "gigpo",
+    "slca-gigpo",
+]
 
 
 def letters(text):
@@ -252,7 +266,7 @@ def test_what_cannot_be_is_refused_before_the_first_rollout(env, tmp_path):
         SLCAGRPO({"groupsize": 3})
     with pytest.raises(UnknownNameError, match="lambda_tool"):
         SLCAGRPO(TINY | {"options": {"lambda_tol": 1.0}}).learn(env)
-    with pytest.raises(CapabilityError, match="values"):
-        GroupLearner(TINY | {"estimator": "vineppo"}).learn(env)
+    with pytest.raises(CapabilityError, match="step_reward:process"):
+        GroupLearner(TINY | {"estimator": "slca_gigpo"}).learn(env)
     with pytest.raises(RunError, match="out"):
         SLCAGRPO(TINY).learn(env, resume=True)

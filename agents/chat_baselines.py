@@ -125,11 +125,17 @@ class GoldAgent(_ChatAgent):
         """The step that follows the turns taken so far, or the reply."""
         gold = self._bound().gold(info["task_id"])
         plan = gold["plans"][min(self._plan, len(gold["plans"]) - 1)]
-        steps = [[call] for step in plan for call in step] if self.serial else plan
+        steps = [part for step in plan for part in _one_by_one(step)] if self.serial else plan
         taken = sum(message["role"] == "assistant" for message in observation[gold["opening"] :])
-        if taken >= len(steps):
-            return self._turn((), gold["reply"])
-        return self._turn([(call["name"], call["arguments"]) for call in steps[taken]])
+        step = steps[taken] if taken < len(steps) else gold["reply"]
+        if isinstance(step, str):
+            return self._turn((), step)
+        return self._turn([(call["name"], call["arguments"]) for call in step])
+
+
+def _one_by_one(step: str | Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The calls of a step, each as a step of its own; what is only said stays as it is."""
+    return [step] if isinstance(step, str) else [[call] for call in step]
 
 
 class SerialGoldAgent(GoldAgent):

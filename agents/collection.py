@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 #: Above this share of clipped episodes little can be learned.
 CLIPPED_WARNING = 0.5
 
+#: An environment that does not end after so many empty turns is left, and what it did not score stays unscored.
+EMPTY_TURNS = 64
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -108,6 +111,7 @@ class _Live:
         result: what its environment is working on; None while its turn is sampled.
         due: the token count at which it comes back.
         deadline: the time at which its environment has failed.
+        empty_turns: how many it was given since the policy had no room for another turn.
     """
 
     key: int
@@ -119,6 +123,7 @@ class _Live:
     result: Future | None = None
     due: int = 0
     deadline: float = 0.0
+    empty_turns: int = 0
 
 
 @dataclass
@@ -262,8 +267,10 @@ class Collection:
             live.episode.stepped(*value)
         if live.episode.finish_reason is None:
             self._next_turn(live)
-        else:
+        elif live.episode.over or live.empty_turns >= EMPTY_TURNS:
             self._finish(live)
+        else:
+            self._close(live)
 
     def _same_prompt(self, live: _Live) -> None:
         group = live.place[0]
@@ -279,7 +286,7 @@ class Collection:
         if scripted is not None:
             self._step(live, episode.take(scripted))
         elif room < 1:
-            self._step(live, episode.close())
+            self._close(live)
         else:
             longest = min(room, max(self.max_new_tokens - episode.begun, 1))
             stream = (*live.stream, episode.turn)
@@ -291,6 +298,11 @@ class Collection:
         if isinstance(outcome, InfrastructureError):
             raise outcome
         self._step(live, live.episode.take(outcome))
+
+    def _close(self, live: _Live) -> None:
+        """The policy can say no more: let the environment come to its end without it."""
+        live.empty_turns += 1
+        self._step(live, live.episode.close())
 
     def _step(self, live: _Live, action: str) -> None:
         self._work(live, lambda: live.env.step(action))

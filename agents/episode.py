@@ -51,7 +51,8 @@ class Episode:
 
     Attributes:
         ids: all tokens so far.
-        finish_reason: None until the episode is over.
+        finish_reason: None until the policy has had its last turn.
+        over: whether the environment has ended, too.
     """
 
     def __init__(self, start: Start, template: ChatTemplate, context_length: int, max_turns: int):
@@ -66,6 +67,7 @@ class Episode:
         self._sampled: SampledTurn | None = None
         self._last_call: str | None = None
         self.finish_reason: str | None = None
+        self.over = False
 
     @property
     def ids(self) -> list[int]:
@@ -118,7 +120,7 @@ class Episode:
         return self._template.turn_text(sampled.ids, self._tools)
 
     def close(self) -> str:
-        """There is no room for another turn: the empty turn, with which the environment ends and is scored."""
+        """There is no room for another turn: an empty one, until the environment ends and scores what was done."""
         if not self._builder.turns:
             raise InfrastructureError(
                 f"a prompt of {len(self.ids)} tokens leaves no room in a context of {self._context_length}"
@@ -129,7 +131,7 @@ class Episode:
     def stepped(
         self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: Mapping[str, Any]
     ) -> None:
-        """The environment answered the turn; `finish_reason` is set if the episode is over.
+        """The environment answered the turn; `over` and `finish_reason` are set if the episode is over.
 
         Raises:
             InfrastructureError: something behind the environment failed; there is no score.
@@ -149,11 +151,12 @@ class Episode:
         self._messages = list(observation)
         self._rewards = info.get("rewards") or {}
         if self._sampled is not None:
-            calls = _holds_call(str(new[0].get("content")), new[1:], info)
+            calls = holds_call(new, info)
             self._builder.add_turn(self._sampled, message=known, calls=calls, reward=reward, **self._counts(info))
         else:  # the empty turn that closes an episode has no tokens: what it earned was earned before
             self._builder.add_reward(reward)
-        if self.finish_reason is None and (terminated or truncated):
+        self.over = terminated or truncated
+        if self.finish_reason is None and self.over:
             self.finish_reason = "terminated" if terminated else str(info.get("reason") or "truncated")
         if self.finish_reason is None:
             self._answer(new[1:])
@@ -212,9 +215,16 @@ def tool_names(tools: Sequence[Mapping[str, Any]]) -> list[str]:
     return [str(f["name"]) for f in functions if isinstance(f, Mapping) and "name" in f]
 
 
-def _holds_call(text: str, answers: Sequence[Mapping[str, Any]], info: Mapping[str, Any]) -> bool:
-    """Whether a turn holds a tool call: the environment says so, a tool answered, or it is written in its text."""
+def holds_call(new: Sequence[Mapping[str, Any]], info: Mapping[str, Any]) -> bool:
+    """Whether an assistant's turn holds a tool call.
+
+    The environment says so, a tool answered, or a call is written in the turn's text.
+
+    Args:
+        new: what a step added to the observation: the turn, then what is new.
+        info: of that step.
+    """
     turn = info.get("turn")
     said = bool(turn.get("calls")) if isinstance(turn, Mapping) else False
-    answered = any(message.get("role") == "tool" for message in answers)
-    return said or answered or _CALL in _END_OF_THOUGHT.split(text)[-1]
+    answered = any(message.get("role") == "tool" for message in new)
+    return said or answered or _CALL in _END_OF_THOUGHT.split(str(new[0].get("content")))[-1]

@@ -21,6 +21,7 @@ from .chat_baselines import GoldAgent
 from .chat_learner import ChatConfig, ChatLearner, log, task_ids
 from .chat_template import Demonstration
 from .distributed import processes
+from .episode import holds_call
 from .sequence_logprobs import pad_batch
 from .trajectory import Segment, Trajectory, Turn, segments_by_content
 
@@ -128,7 +129,7 @@ def _played(agent: GoldAgent, env: gym.Env, task: str) -> tuple[list[dict[str, A
         known = len(observation)
         observation, _, terminated, truncated, info = env.step(agent.act(observation, info))
         over = terminated or truncated
-        calls.append(any(message["role"] == "tool" for message in observation[known:]))
+        calls.append(holds_call(observation[known:], info))
     if info.get("error"):
         raise InfrastructureError(f"the gold episode of {task} failed: {info['error']}")
     return observation, calls, tools

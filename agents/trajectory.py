@@ -148,8 +148,12 @@ class Trajectory:
 
     @property
     def answered_calls(self) -> int:
-        """Calls that a tool, or an error in its place, answered."""
-        return sum(m.get("role") == "tool" for m in self.messages[self.turns[0].message :])
+        """Calls that a tool, or an error in its place, answered; one for a turn whose calls were not answered."""
+        ends = [*(turn.message for turn in self.turns[1:]), len(self.messages)]
+        return sum(
+            max(sum(m.get("role") == "tool" for m in self.messages[turn.message : end]), turn.calls)
+            for turn, end in zip(self.turns, ends, strict=True)
+        )
 
     def has(self, segment: Segment) -> bool:
         """Whether any token belongs to `segment`."""

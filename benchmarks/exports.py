@@ -12,8 +12,8 @@ from typing import Any
 from ..errors import UnknownNameError
 from ..runs import write_atomic, write_json
 from .records import read_attempts
+from .registry import make_suite, suite_class
 from .results import load_result, run_config
-from .suite import make_suite, suite_class
 
 FORMATS = ("json", "csv", "markdown")
 

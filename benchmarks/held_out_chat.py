@@ -18,6 +18,7 @@ import gymnasium as gym
 
 from ..agents.base import Agent
 from ..agents.chat_baselines import DoNothingAgent, GoldAgent, RandomCallsAgent
+from ..agents.episode import holds_call
 from ..envs.spaces import ChatMessages
 from ..errors import RunError, UsageError
 from ..runs import read_jsonl, write_json
@@ -39,7 +40,7 @@ class ChatRecord:
         id: the task.
         rewards: the environment's components; None where not scored.
         turns: assistant turns.
-        calls: calls that were answered, by a tool or by an error in its place.
+        calls: that were answered, by a tool or by an error in its place; one for a turn whose calls were not.
         ending: `terminated` or why the episode was cut; "" if it failed.
         error: why it failed, None if it did not.
         tokens: that were sampled; None if the agent does not say.
@@ -103,7 +104,8 @@ def _episode(env: gym.Env, agent: Agent, task: str) -> ChatRecord:
         known = len(observation)
         observation, _, terminated, truncated, info = env.step(agent.act(observation, info))
         turns += 1
-        calls += sum(message["role"] == "tool" for message in observation[known:])
+        new = observation[known:]
+        calls += max(sum(message["role"] == "tool" for message in new), holds_call(new, info))
         if terminated or truncated:
             break
     error = json.dumps(info["error"]) if info.get("error") else None

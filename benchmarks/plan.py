@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .players import make_player
+from .registry import make_suite
 from .results import RESULT, load_result, run_config
 from .runner import DEADLINE, OnProgress, run_suite
-from .suite import Selection, Suite, make_suite
+from .suite import Selection, Suite
 
 #: options of an agent that say how fast it is asked, not what: they may change when a run is continued
 PACING = ("in_flight", "requests_per_minute", "tokens_per_minute", "timeout", "retries", "cache")
@@ -98,7 +99,7 @@ class BenchPlan:
             make_player(self.agent, suite, options, deadline),
             out,
             config=self.config(),
-            selection=with_groups(self.selection, suite),
+            selection=self.selection,
             trials=self.trials,
             seed=self.seed,
             workers=workers,
@@ -120,11 +121,3 @@ class BenchPlan:
         missing = set(references) - {self.agent, *result["references"]}
         same = json.loads(json.dumps(described)) == result["config"]
         return result if same and not open_attempts and not missing else None
-
-
-def with_groups(selection: Selection, suite: Suite) -> Selection:
-    """The selection with the names of groups replaced by their categories."""
-    if selection.categories is None:
-        return selection
-    names = [name for given in selection.categories for name in suite.groups.get(given, (given,))]
-    return replace(selection, categories=tuple(dict.fromkeys(names)))

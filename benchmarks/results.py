@@ -20,7 +20,8 @@ from ..errors import RunError, ToolcreditError
 from ..runs import RunFolder, read_jsonl
 from .intervals import aggregate_intervals, aggregates, mean_with_interval
 from .records import read_attempts, read_usage
-from .suite import Attempt, Suite, make_suite
+from .registry import make_suite
+from .suite import Attempt, Suite
 
 RESULT = "result.json"
 

@@ -99,7 +99,7 @@ def run_suite(
     if player.kind != suite.agent_kind:
         raise ConfigError(f"{player.name} cannot play {suite.name}: it takes agents of the kind {suite.agent_kind!r}")
     suite.check_options(is_reference=isinstance(player, ReferencePlayer))
-    tasks = selection.pick(suite.tasks(selection))
+    tasks = suite.pick(selection)
     described = {
         **(config or {"suite": suite.name, "agent": player.name}),
         "trials": trials,

@@ -1,4 +1,4 @@
-"""What a benchmark suite is: tasks, playing one with an agent, scoring it, aggregates; and the registry of suites.
+"""What a benchmark suite is: tasks, playing one with an agent, scoring it, aggregates.
 
 `runner` does everything else: threads, deadlines, files, resuming. A suite keeps apart what talks to a model and what
 does not, so that a run can be scored again from its files:
@@ -6,31 +6,30 @@ does not, so that a run can be scored again from its files:
 * `run` is the only part that sees the agent; its `Outcome` is plain JSON and holds all that `score` needs;
 * `score` and `aggregate` are pure.
 
-Third parties add a suite with one class and one entry point in the group `toolcredit.benchmarks`.
+A suite of conversations writes them as generators (`Suite.episode`): what an agent plays in a benchmark, a learner then
+steps through as an environment (`suite_env.SuiteEnv`).
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-import inspect
 import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import gymnasium as gym
 
-from ..agents.base import import_object
 from ..errors import InfrastructureError, ToolcreditError, UnknownNameError, UsageError
-
-ENTRY_POINT_GROUP = "toolcredit.benchmarks"
 
 Message = dict[str, Any]
 """A chat message in OpenAI's form."""
+
+Turn = tuple[Sequence[Message], Sequence[dict[str, Any]]]
+"""What an assistant answers: the conversation so far and the tools on offer, both in OpenAI's form."""
 
 State = Literal["completed", "failed", "unresolved"]
 AgentKind = Literal["chat", "env"]
@@ -256,10 +255,24 @@ class Player(Protocol):
         ...
 
 
+Result = TypeVar("Result")
+
+
+def converse(episode: Generator[Turn, Message, Result], respond: Callable[..., Message]) -> Result:
+    """Play a conversation to its end with somebody who answers messages and tools; what the generator returns."""
+    message: Any = None  # what a generator is sent first
+    while True:
+        try:
+            turn = episode.send(message)
+        except StopIteration as end:
+            return end.value
+        message = respond(*turn)
+
+
 class Suite(ABC):
     """A benchmark. Its constructor takes keyword options of plain JSON, which become flags of `toolcredit bench run`.
 
-    `run` is called from several threads at once.
+    A suite of conversations has `episode`, any other one its own `run`; both are called from several threads at once.
 
     Attributes:
         name: in the registry and in results.
@@ -268,6 +281,7 @@ class Suite(ABC):
         references: names that `reference` knows.
         beside: those cheap enough to be played along with every agent and shown beside it.
         groups: names that `--category` takes for several categories.
+        components: metrics of its scores that environments show among the rewards.
         export_formats: formats of `export` besides the general ones.
     """
 
@@ -276,6 +290,7 @@ class Suite(ABC):
     references: tuple[str, ...] = ("gold", "nothing", "random")
     beside: tuple[str, ...] = ("nothing", "gold")
     groups: Mapping[str, Sequence[str]] = {}
+    components: tuple[str, ...] = ()
     export_formats: tuple[str, ...] = ()
 
     @property
@@ -300,20 +315,63 @@ class Suite(ABC):
     def tasks(self, selection: Selection) -> Sequence[SuiteTask]:
         """The suite's tasks. Those that `selection` does not want may be among them: the runner picks."""
 
-    @abstractmethod
-    def run(self, task: SuiteTask, agent: Any, context: TaskContext) -> Outcome:
-        """Play one task with a fresh agent.
+    def pick(self, selection: Selection) -> tuple[SuiteTask, ...]:
+        """The wanted tasks; among the categories may be names of groups."""
+        if selection.categories is not None:
+            names = [name for given in selection.categories for name in self.groups.get(given, (given,))]
+            selection = replace(selection, categories=tuple(dict.fromkeys(names)))
+        return selection.pick(self.tasks(selection))
 
-        What the agent does, however wrong, is part of the outcome; an exception of the agent is passed on.
+    def episode(self, task: SuiteTask, context: TaskContext) -> Generator[Turn, Message, Outcome]:
+        """One task as a conversation that is played from outside, written as a generator.
+
+        It yields the conversation so far and the tools on offer, is sent the assistant's message, and returns the
+        outcome. Each conversation is the one before, the assistant's message, and what is new. What the assistant
+        says, however wrong, is part of the outcome. It may be left at any point.
+
+        Raises:
+            InfrastructureError: the suite's own back end (mock, judge, simulator) failed.
+        """
+        raise UsageError(f"{type(self).__name__} has no episodes: give it `episode`, or a `run` of its own")
+
+    def run(self, task: SuiteTask, agent: Any, context: TaskContext) -> Outcome:
+        """Play one task with a fresh agent; an exception of the agent is passed on.
 
         Raises:
             AgentError: the agent did what leaves nothing to score.
-            InfrastructureError: the suite's own back end (mock, judge, simulator) failed.
+            InfrastructureError: the suite's own back end failed.
         """
+
+        def respond(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> Message:
+            context.remaining()
+            return agent.respond(messages, tools)
+
+        return converse(self.episode(task, context), respond)
 
     @abstractmethod
     def score(self, task: SuiteTask, outcome: Outcome) -> Score:
         """The worth of an outcome, as `run` returned it or read back from JSON."""
+
+    def limit(self, outcome: Outcome) -> str | None:
+        """Which limit cut an episode off (`steps`, …); None if it came to its own end."""
+        return None
+
+    def split_key(self, task: SuiteTask) -> str:
+        """What keeps tasks together when an environment splits them for training: those of one key are not parted."""
+        return task.id
+
+    @property
+    def tells_gold(self) -> bool:
+        """Whether `gold` knows what solves a task."""
+        return type(self).gold is not Suite.gold
+
+    def gold(self, task: SuiteTask) -> list[Message]:
+        """The assistant's messages that solve a task.
+
+        Raises:
+            UsageError: the suite does not know them.
+        """
+        raise UsageError(f"the suite {self.name!r} does not tell what solves its tasks")
 
     @abstractmethod
     def reference(self, name: str, task: SuiteTask, context: TaskContext) -> Any:
@@ -328,66 +386,17 @@ class Suite(ABC):
         return {}
 
     def env(self) -> gym.Env:
-        """The environment that agents of the kind `env` are bound to, made once; `run` never steps it.
+        """The suite's tasks as an environment: its conversations, or what agents of the kind `env` are bound to.
 
         Raises:
             UsageError: the suite has none.
         """
-        raise UsageError(f"the suite {self.name!r} takes agents that chat: it has no environment to bind others to")
+        if type(self).episode is Suite.episode:
+            raise UsageError(f"the suite {self.name!r} has no environment: it plays its tasks without `episode`")
+        from .suite_env import SuiteEnv
+
+        return SuiteEnv(self)
 
     def export(self, format: str, attempts: Sequence[Attempt], folder: Path) -> list[Path]:
         """Write a run in one of `export_formats` below `folder`; the paths written. Outcomes are loaded."""
         raise UnknownNameError(f"export format of {self.name}", format, self.export_formats)
-
-
-_BUILT_IN = {
-    "genomeqa": "toolcredit.benchmarks.genomeqa:GenomeQA",
-    "toucan": "toolcredit.benchmarks.toucan:Toucan",
-    "bfcl": "toolcredit.benchmarks.bfcl.suite:BFCL",
-    "tau2": "toolcredit.benchmarks.tau2.suite:Tau2",
-}
-
-
-def suite_names() -> list[str]:
-    """Names of all suites: built in and installed by other packages."""
-    return sorted({*_BUILT_IN, *(point.name for point in _entry_points())})
-
-
-def suite_class(name: str) -> type[Suite]:
-    """The class behind a registered name or an import path `package.module:Class`.
-
-    Raises:
-        UnknownNameError: neither registered nor an import path.
-        UsageError: it leads to no `Suite` class.
-    """
-    path = name if ":" in name else next((p.value for p in _entry_points() if p.name == name), _BUILT_IN.get(name))
-    if path is None:
-        raise UnknownNameError("suite", name, suite_names(), "Or give an import path package.module:Class")
-    found = import_object(path)
-    if not (isinstance(found, type) and issubclass(found, Suite)):
-        raise UsageError(f"{path} is {found!r}, expected a subclass of toolcredit.benchmarks.suite.Suite")
-    return found
-
-
-def suite_options(name: str) -> dict[str, inspect.Parameter]:
-    """The keyword options of a suite, by name."""
-    parameters = inspect.signature(suite_class(name)).parameters
-    return {key: value for key, value in parameters.items() if value.kind is not inspect.Parameter.VAR_KEYWORD}
-
-
-def make_suite(name: str, options: Mapping[str, Any] | None = None) -> Suite:
-    """A suite with its options.
-
-    Raises:
-        UnknownNameError: there is no such suite, or it has no such option.
-        UsageError: an option cannot be used, or the suite's data are not there.
-    """
-    known = suite_options(name)
-    for option in options or {}:
-        if option not in known:
-            raise UnknownNameError(f"option of the suite {name}", option, known)
-    return suite_class(name)(**dict(options or {}))
-
-
-def _entry_points() -> Iterable[importlib.metadata.EntryPoint]:
-    return importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)

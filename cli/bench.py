@@ -49,7 +49,7 @@ def list_suites(
     as_json: bool = options.JSON,
 ) -> None:
     """Show the suites, or the categories and options of one."""
-    from ..benchmarks.suite import suite_names
+    from ..benchmarks.registry import suite_names
 
     rows = [_described(name) for name in ([suite] if suite else suite_names())]
     if suite:
@@ -239,7 +239,7 @@ def _ids(text: str | None) -> tuple[str, ...] | None:
 
 def _suite_flags(suite: str, words: Sequence[str]) -> dict[str, Any]:
     """`--name value`, `--name=value`, `--flag` and `--no-flag` as options of the suite."""
-    from ..benchmarks.suite import suite_options
+    from ..benchmarks.registry import suite_options
 
     known = suite_options(suite)
     found: dict[str, Any] = {}
@@ -276,7 +276,7 @@ def _slug(name: str) -> str:
 
 
 def _described(name: str) -> dict[str, Any]:
-    from ..benchmarks.suite import suite_class, suite_options
+    from ..benchmarks.registry import suite_class, suite_options
 
     try:
         about = (suite_class(name).__doc__ or "").strip().splitlines()[0]
@@ -287,7 +287,8 @@ def _described(name: str) -> dict[str, Any]:
 
 
 def _counts(name: str) -> dict[str, int]:
-    from ..benchmarks.suite import Selection, make_suite
+    from ..benchmarks.registry import make_suite
+    from ..benchmarks.suite import Selection
 
     suite: Suite = make_suite(name)
     counts: dict[str, int] = {}

@@ -25,6 +25,7 @@ from rich.table import Table
 from .. import __version__, assets
 from ..agents.base import ENTRY_POINT_GROUP, agent_class, agent_names
 from ..envs.registration import registered_ids
+from ..errors import AssetError, MissingExtraError
 from . import options
 
 MINIMUM_PYTHON = (3, 10)
@@ -166,14 +167,16 @@ def _assets() -> Iterator[Finding]:
 
 
 def _environments() -> Iterator[Finding]:
-    """Each environment plays one step: that reads its embedded data and runs its default parts."""
+    """Each environment plays one step: that reads its data and runs its default parts."""
     for env_id in registered_ids():
         try:
             with gym.make(env_id) as env:
                 env.reset(seed=0)
                 env.action_space.seed(0)
                 env.step(env.action_space.sample())
-            yield Finding(env_id, "ok", "plays a step with its embedded data")
+            yield Finding(env_id, "ok", "plays a step with its default data")
+        except (AssetError, MissingExtraError) as error:
+            yield Finding(env_id, "missing", "its data or a package are not installed", str(error))
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             yield Finding(env_id, "broken", text, "reinstall: pip install --force-reinstall toolcredit")

@@ -19,6 +19,14 @@ REGISTRATIONS: dict[str, dict] = {
         "entry_point": "toolcredit.envs.sgls.env:SGLSReplayEnv",
         "vector_entry_point": "toolcredit.envs.vector:sgls_tool_calling_replay",
     },
+    "toolcredit/BFCL-v0": {
+        "entry_point": "toolcredit.benchmarks.bfcl.env:BFCLEnv",
+        "vector_entry_point": "toolcredit.envs.vector:bfcl",
+    },
+    "toolcredit/Tau2-v0": {
+        "entry_point": "toolcredit.benchmarks.tau2.env:Tau2Env",
+        "vector_entry_point": "toolcredit.envs.vector:tau2",
+    },
 }
 
 

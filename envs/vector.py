@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -20,26 +21,19 @@ from gymnasium.vector.utils import concatenate, iterate
 from ..errors import UsageError
 
 
-def genome_tool_subset(num_envs: int = 1, **kwargs: Any) -> ThreadVectorEnv:
-    """`GenomeToolSubset-v0` as a vector environment; see `make_threaded`."""
-    return make_threaded("GenomeToolSubset-v0", num_envs, **kwargs)
-
-
-def sgls_tool_calling(num_envs: int = 1, **kwargs: Any) -> ThreadVectorEnv:
-    """`SGLSToolCalling-v0` as a vector environment; see `make_threaded`."""
-    return make_threaded("SGLSToolCalling-v0", num_envs, **kwargs)
-
-
-def sgls_tool_calling_replay(num_envs: int = 1, **kwargs: Any) -> ThreadVectorEnv:
-    """`SGLSToolCallingReplay-v0` as a vector environment; see `make_threaded`."""
-    return make_threaded("SGLSToolCallingReplay-v0", num_envs, **kwargs)
-
-
 def make_threaded(
     env_id: str, num_envs: int = 1, *, autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP, **kwargs: Any
 ) -> ThreadVectorEnv:
     """`num_envs` copies of a registered environment; `kwargs` are those of `gymnasium.make`."""
     return ThreadVectorEnv([lambda: gym.make(env_id, **kwargs)] * num_envs, autoreset_mode=autoreset_mode)
+
+
+# what `gymnasium.make_vec` finds by name for each registered id
+genome_tool_subset = partial(make_threaded, "GenomeToolSubset-v0")
+sgls_tool_calling = partial(make_threaded, "SGLSToolCalling-v0")
+sgls_tool_calling_replay = partial(make_threaded, "SGLSToolCallingReplay-v0")
+bfcl = partial(make_threaded, "toolcredit/BFCL-v0")
+tau2 = partial(make_threaded, "toolcredit/Tau2-v0")
 
 
 class ThreadVectorEnv(SyncVectorEnv):

@@ -9,10 +9,10 @@ time. The official harness plays and checks in the same way; what differs is sai
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from ..suite import Message, Turn
 from .calls import Call, Reply, Verdict
 from .convert import more_functions, openai_tools, system_prompt, with_system_prompt
 from .data import Entry
@@ -21,9 +21,6 @@ from .replies import read_reply
 from .simulation import Simulation
 
 MAX_STEPS = 20
-Message = dict[str, Any]
-Respond = Callable[[list[Message], list[dict[str, Any]]], Message]
-"""A model: the messages so far and the tools on offer, to an assistant message."""
 
 
 @dataclass
@@ -41,12 +38,11 @@ class Episode:
     forced_stop: bool = False
 
 
-def play(entry: Entry, respond: Respond, package: Official, prompting: bool = False) -> Episode:
-    """Play a multi-turn entry with a model.
+def play(entry: Entry, package: Official, prompting: bool = False) -> Generator[Turn, Message, Episode]:
+    """A multi-turn entry as a conversation, see `Suite.episode`.
 
     Args:
         entry: the entry.
-        respond: the model; what it raises ends the episode and is passed on.
         package: the simulated APIs.
         prompting: calls as text instead of tool calls.
     """
@@ -66,7 +62,7 @@ def play(entry: Entry, respond: Respond, package: Official, prompting: bool = Fa
         episode.turns.append([])
         names = [doc["name"] for doc in functions]
         for step in range(MAX_STEPS + 1):
-            message = _numbered(respond(copy.deepcopy(messages), copy.deepcopy(tools)), f"{index}_{step}")
+            message = _numbered((yield copy.deepcopy(messages), copy.deepcopy(tools)), f"{index}_{step}")
             messages.append(message)
             episode.turns[-1].append(message)
             reply = read_reply(message, prompting, names=names)

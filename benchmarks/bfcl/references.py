@@ -1,4 +1,4 @@
-"""The suite's reference agents: the ground truth, doing nothing, and calls drawn at random."""
+"""The suite's reference agents beside the ground truth: doing nothing, and calls drawn at random."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .calls import Call
 from .convert import offered_name
 from .data import Doc, Entry
-from .gold import as_text, gold_reply, gold_turns
+from .gold import as_text
 from .replies import to_message
 
 Message = dict[str, Any]
@@ -25,20 +25,6 @@ _VALUES: dict[str, Any] = {
     "tuple": [],
     "dict": {},
 }
-
-
-class Gold:
-    """Answers with the ground truth, step by step."""
-
-    def __init__(self, entry: Entry, prompting: bool):
-        if entry.kind.kind == "multi_turn":
-            self._left = [message for turn in gold_turns(entry, prompting) for message in turn]
-        else:
-            self._left = [gold_reply(entry, prompting)]
-
-    def respond(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> Message:
-        """The next right message."""
-        return self._left.pop(0)
 
 
 class Nothing:

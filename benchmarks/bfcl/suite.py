@@ -7,22 +7,24 @@ every disagreement listed; on data alone our own scorer gives the verdict.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ...errors import UnknownNameError
 from ...runs import write_json
-from ..suite import Attempt, ChatAgent, Message, Outcome, Score, Selection, Suite, SuiteTask, TaskContext
+from ..chat_agents import Scripted
+from ..suite import Attempt, ChatAgent, Message, Outcome, Score, Selection, Suite, SuiteTask, TaskContext, Turn
 from .aggregates import aggregates
 from .calls import Verdict
 from .categories import VERSIONS
 from .convert import openai_tools, system_prompt, with_system_prompt
 from .data import Entry, open_dataset
+from .gold import gold_reply, gold_turns
 from .multi_turn import play, read_turns, score_turns
 from .official import Official, load_official
-from .references import Gold, Nothing, Random
+from .references import Nothing, Random
 from .replies import read_reply
 from .result_files import Answer, read_results, write_results
 from .scorer import score_reply
@@ -49,6 +51,7 @@ class BFCL(Suite):
 
     name = "bfcl"
     export_formats = ("bfcl", "disagreements")
+    components = ("official", "own", "malformed")
 
     def __init__(
         self,
@@ -101,26 +104,38 @@ class BFCL(Suite):
             self._package.load_apis()
         return [SuiteTask(entry.id, entry.category, entry.to_payload()) for entry in entries]
 
-    def run(self, task: SuiteTask, agent: ChatAgent, context: TaskContext) -> Outcome:
+    def episode(self, task: SuiteTask, context: TaskContext) -> Generator[Turn, Message, Outcome]:
         """One message for a single-turn entry; for a multi-turn entry as many as it takes."""
         entry = Entry.from_payload(dict(task.payload))
-
-        def respond(messages: list[Message], tools: list[dict[str, Any]]) -> Message:
-            context.remaining()
-            return agent.respond(messages, tools)
-
         if entry.kind.kind == "multi_turn":
-            episode = play(entry, respond, self._package, self._prompting)
-            return Outcome({"turns": episode.turns, "forced_stop": episode.forced_stop}, episode.transcript)
+            played = yield from play(entry, self._package, self._prompting)
+            return Outcome({"turns": played.turns, "forced_stop": played.forced_stop}, played.transcript)
         messages = [dict(message) for message in entry.turns[0]]
         language, tools = entry.kind.language, []
         if self._prompting:
             messages = with_system_prompt(messages, system_prompt(entry.functions, language, entry.version))
         else:
             tools = openai_tools(entry.functions, language)
-        given = respond(messages, tools)
+        given = yield messages, tools
         message = {"role": "assistant", **{key: given[key] for key in ("content", "tool_calls") if given.get(key)}}
         return Outcome({"message": message}, [*messages, message])
+
+    def limit(self, outcome: Outcome) -> str | None:
+        """`steps`: a user's turn took more than twenty."""
+        return "steps" if outcome.output.get("forced_stop") else None
+
+    def split_key(self, task: SuiteTask) -> str:
+        """Entries about the same functions, and the four versions of a multi-turn entry, stay together."""
+        if task.payload.get("initial_config") is not None:
+            return task.id.rpartition("_")[2]
+        return " ".join(sorted(doc["name"] for doc in task.payload["functions"]))
+
+    def gold(self, task: SuiteTask) -> list[Message]:
+        """The ground truth, see `gold`; a multi-turn entry has a message without calls after each turn."""
+        entry = Entry.from_payload(dict(task.payload))
+        if entry.kind.kind != "multi_turn":
+            return [gold_reply(entry, self._prompting)]
+        return [message for turn in gold_turns(entry, self._prompting) for message in turn]
 
     def score(self, task: SuiteTask, outcome: Outcome) -> Score:
         """The verdicts; metrics say who agrees, and whether calls were attempted that cannot be read."""
@@ -158,13 +173,12 @@ class BFCL(Suite):
 
     def reference(self, name: str, task: SuiteTask, context: TaskContext) -> ChatAgent:
         """`gold`, `nothing` or `random`."""
-        entry = Entry.from_payload(dict(task.payload))
         if name == "gold":
-            return Gold(entry, self._prompting)
+            return Scripted(self.gold(task))
         if name == "nothing":
             return Nothing()
         if name == "random":
-            return Random(entry, self._prompting, context.seed)
+            return Random(Entry.from_payload(dict(task.payload)), self._prompting, context.seed)
         raise UnknownNameError("reference of bfcl", name, self.references)
 
     def aggregate(self, attempts: Sequence[Attempt]) -> dict[str, float | None]:

@@ -24,6 +24,8 @@ from .replies import Reply, ReplyError, read_reply, to_openai, to_tool_call
 
 MAX_STEPS = 200
 MAX_ERRORS = 10
+#: reasons of termination that are limits, not somebody's end of the dialogue
+LIMITS = ("max_steps", "too_many_errors")
 
 
 class Dialogue:

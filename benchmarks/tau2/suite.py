@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,13 @@ from typing import Any
 from ...errors import ConfigError, UnknownNameError, UsageError
 from ..players import make_player
 from ..stats import pass_hat_k
-from ..suite import Attempt, ChatAgent, Message, Outcome, Player, Score, Selection, Suite, SuiteTask, TaskContext
+from ..suite import Attempt, ChatAgent, Message, Outcome, Player, Score, Selection, Suite, SuiteTask, TaskContext, Turn
 from . import scoring
-from .dialogue import MAX_ERRORS, MAX_STEPS, Dialogue
+from .dialogue import LIMITS, MAX_ERRORS, MAX_STEPS, Dialogue
 from .domains import NAMES, OFFICIAL, SOLO, Domain, data_patterns, load_domain
 from .export import write_simulations
 from .package import CODE, PROMPTS, find_source
-from .references import reference_agent, reference_user
+from .references import ScriptedUsers, gold_messages, reference_agent, reference_user
 
 
 class Tau2(Suite):
@@ -28,8 +28,8 @@ class Tau2(Suite):
             three, in solo mode `telecom`.
         split: which tasks: `base` (those that are reported), `train`, `test`; telecom has `full` and `small`, too.
         solo: without a user: the agent works on a ticket and has the user's tools as well (telecom and mock).
-        user: who plays the user: `openai:MODEL`, `local:MODEL`, or another agent that chats. Not needed in solo mode,
-            and by the references, which bring theirs.
+        user: who plays the user: `openai:MODEL`, `local:MODEL`, another agent that chats, or `scripted` (no model, not
+            comparable, see `ScriptedUsers`). Not needed in solo mode, and by the references, which bring theirs.
         user_base_url: the endpoint of an `openai:` user.
         user_api_key_env: environment variable with its key.
         judge: who judges what is asserted in words, like `user`; without one it is not judged. In this release no
@@ -47,6 +47,7 @@ class Tau2(Suite):
 
     name = "tau2"
     export_formats = ("tau2",)
+    components = ("db", "env_assertion", "action", "communicate", "nl_assertion", "tool_errors")
 
     def __init__(
         self,
@@ -73,7 +74,10 @@ class Tau2(Suite):
             if name not in NAMES:
                 raise UnknownNameError("domain", name, NAMES)
             if solo and name not in SOLO:
-                raise ConfigError(f"the domain {name} has no solo mode; {' and '.join(SOLO)} have")
+                raise ConfigError(
+                    f"the domain {name} has no solo mode; {' and '.join(SOLO)} have. Or give it a user: "
+                    "'openai:MODEL', or 'scripted' for one without a model"
+                )
         self.source = find_source()
         self.domains: dict[str, Domain] = {name: load_domain(self.source, name) for name in names}
         self.split, self.solo = split, solo
@@ -108,8 +112,9 @@ class Tau2(Suite):
         """
         if self._user is None and not self.solo and not is_reference:
             raise UsageError(
-                "nobody plays the user: give user='openai:MODEL' (--user openai:MODEL --user-base-url URL), or "
-                "solo=True (--solo) for telecom; only the references bring their own"
+                "nobody plays the user: give user='openai:MODEL' (--user openai:MODEL --user-base-url URL), "
+                "user='scripted' for one without a model, or solo=True (--solo) for telecom; only the references "
+                "bring their own"
             )
 
     def tasks(self, selection: Selection) -> Sequence[SuiteTask]:
@@ -121,7 +126,7 @@ class Tau2(Suite):
             for task in domain.tasks(self.split, self.solo)
         ]
 
-    def run(self, task: SuiteTask, agent: ChatAgent, context: TaskContext) -> Outcome:
+    def episode(self, task: SuiteTask, context: TaskContext) -> Generator[Turn, Message, Outcome]:
         """One dialogue, and the judge's verdicts on it if there is a judge.
 
         Raises:
@@ -132,7 +137,7 @@ class Tau2(Suite):
         dialogue = Dialogue(domain, given, user, **self._limits, before_step=context.remaining)
         unread: list[Message] = []
         while not dialogue.over:
-            message = agent.respond(dialogue.messages, dialogue.tools)
+            message = yield dialogue.messages, dialogue.tools
             dialogue.respond(message)
             if dialogue.fault is not None and _is_plain(message):
                 unread = [dict(message)]
@@ -141,6 +146,20 @@ class Tau2(Suite):
             checks = scoring.judge(domain, given, dialogue, self._judge.start(task, context))
         output = {**scoring.record(dialogue, checks), "seed": context.seed}
         return Outcome(output, [*dialogue.messages[1:], *unread])
+
+    def limit(self, outcome: Outcome) -> str | None:
+        """`max_steps` or `too_many_errors`."""
+        ended = outcome.output["termination"]
+        return ended if ended in LIMITS else None
+
+    @property
+    def tells_gold(self) -> bool:
+        """Not with a user who is a model: nobody knows what they will say."""
+        return self.solo or isinstance(self._user, ScriptedUsers)
+
+    def gold(self, task: SuiteTask) -> list[Message]:
+        """The annotated actions, a call a message."""
+        return gold_messages(task.payload["task"], self.solo)
 
     def score(self, task: SuiteTask, outcome: Outcome) -> Score:
         """The official reward: a success if it is 1, to within 1e-6.
@@ -209,6 +228,8 @@ class Tau2(Suite):
             if options:
                 raise ConfigError(f"{side}_base_url and {side}_api_key_env need {side}='openai:MODEL'")
             return None
+        if (side, spec) == ("user", ScriptedUsers.name) and not options:
+            return ScriptedUsers()
         if spec in self.references:
             raise ConfigError(f"{side}={spec!r}: expected openai:MODEL, local:MODEL or package.module:Class")
         if spec.startswith("openai:"):

@@ -30,7 +30,7 @@ from .recordings import read_recordings
 from .scoring import Scorer, make_scorer
 from .tasks import Call, Task
 from .tasksets import TaskSet
-from .transcripts import fresh, turn_record, unread_record
+from .transcripts import as_text, fresh, turn_record, unread_record
 from .validation import Checked, Toolbox
 
 #: longest turn that is read; longer ones break the token limit
@@ -273,13 +273,8 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
             return None
         if self._episode is None:
             return ""
-        blocks = [
-            f"[{m['role']}{' ' + m['name'] if 'name' in m else ''}]\n{m['content']}" for m in self._episode.messages
-        ]
         ending = self._episode.ending
-        if ending is not None:
-            blocks.append(f"[end] {ending['reason'] or 'final reply'}")
-        return "\n\n".join(blocks) + "\n"
+        return as_text(self._episode.messages, None if ending is None else ending["reason"] or "final reply")
 
     def _running(self) -> _Episode:
         if self._episode is None:

@@ -22,7 +22,7 @@ None if there is none; `cut` says that the agent saw it shortened.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .parsing import Block, ParsedTurn, RawCall, call_id
@@ -71,6 +71,12 @@ def unread_record(text: str) -> dict[str, Any]:
 def fresh(value: Any) -> Any:
     """A copy of a JSON value that shares nothing with it."""
     return json.loads(json.dumps(value))
+
+
+def as_text(messages: Iterable[Mapping[str, Any]], end: str | None = None) -> str:
+    """A conversation for people, and how it ended."""
+    blocks = [f"[{m['role']}{' ' + m['name'] if 'name' in m else ''}]\n{m['content']}" for m in messages]
+    return "\n\n".join([*blocks, *([] if end is None else [f"[end] {end}"])]) + "\n"
 
 
 def _call_record(identifier: str, raw: RawCall, checked: Checked) -> dict[str, Any]:

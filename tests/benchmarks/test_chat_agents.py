@@ -17,8 +17,9 @@ from toolcredit.benchmarks.chat_agents import (
     conversation_as_text,
 )
 from toolcredit.benchmarks.players import EndpointPlayer, ObjectPlayer, make_player
+from toolcredit.benchmarks.registry import make_suite
 from toolcredit.benchmarks.runner import run_suite
-from toolcredit.benchmarks.suite import DeadlineError, Selection, SuiteTask, TaskContext, make_suite
+from toolcredit.benchmarks.suite import DeadlineError, Selection, SuiteTask, TaskContext
 from toolcredit.errors import ConfigError, RunError, UnknownNameError, UsageError
 from toolcredit.runs import read_jsonl
 

@@ -9,8 +9,9 @@ from toolcredit.benchmarks.genome_questions import read_questions
 from toolcredit.benchmarks.genome_sets import RECIPES, LabelledFiles, build_set, cpg_ratio, gc_content, open_frame
 from toolcredit.benchmarks.labelled_sequences import read_labelled
 from toolcredit.benchmarks.players import make_player
+from toolcredit.benchmarks.registry import make_suite
 from toolcredit.benchmarks.runner import run_suite
-from toolcredit.benchmarks.suite import Selection, make_suite
+from toolcredit.benchmarks.suite import Selection
 from toolcredit.envs.genome.questions import load_questions, write_questions
 from toolcredit.envs.genome.sequence import canonical, reverse_complement
 from toolcredit.errors import QuestionError, UnknownNameError, UsageError

@@ -203,7 +203,8 @@ def test_kill_9_and_resume(moment, tmp_path):
             "--workers", "3", "--out", str(out),
         ]  # fmt: skip
 
-    env = os.environ | {"PYTHONPATH": str(FAKES), "TOY_LOG": str(tmp_path / "log")}
+    path = f"{FAKES}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    env = os.environ | {"PYTHONPATH": path, "TOY_LOG": str(tmp_path / "log")}
     out = tmp_path / "run"
     process = subprocess.Popen(command(out), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     give_up = time.monotonic() + 60

@@ -8,19 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toolcredit.benchmarks import suite as suites
-from toolcredit.benchmarks.suite import (
-    Attempt,
-    DeadlineError,
-    Score,
-    Selection,
-    SuiteTask,
-    TaskContext,
-    make_suite,
-    suite_class,
-    suite_names,
-    suite_options,
-)
+from toolcredit.benchmarks import registry
+from toolcredit.benchmarks.registry import make_suite, suite_class, suite_names, suite_options
+from toolcredit.benchmarks.suite import Attempt, DeadlineError, Score, Selection, SuiteTask, TaskContext
 from toolcredit.errors import UnknownNameError, UsageError
 
 TASKS = [SuiteTask(f"{category}{i}", category, {}) for category, n in (("a", 5), ("b", 2), ("c", 1)) for i in range(n)]
@@ -93,8 +83,8 @@ def test_remaining_tells_the_deadline():
 def test_suites_are_found_by_name_by_import_path_and_by_entry_point(monkeypatch):
     assert {"genomeqa", "toucan", "bfcl", "tau2"} <= set(suite_names())
     assert suite_class("toucan") is suite_class("toolcredit.benchmarks.toucan:Toucan")
-    point = importlib.metadata.EntryPoint("mine", "toolcredit.benchmarks.toucan:Toucan", suites.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(suites, "_entry_points", lambda: [point])
+    point = importlib.metadata.EntryPoint("mine", "toolcredit.benchmarks.toucan:Toucan", registry.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(registry, "_entry_points", lambda: [point])
     assert "mine" in suite_names()
     assert suite_class("mine").name == "toucan"
 

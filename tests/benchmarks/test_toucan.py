@@ -7,8 +7,9 @@ from toolcredit.agents.chat_baselines import assistant_message
 from toolcredit.benchmarks.chat_agents import Scripted
 from toolcredit.benchmarks.exports import export_run
 from toolcredit.benchmarks.players import ObjectPlayer, make_player
+from toolcredit.benchmarks.registry import make_suite
 from toolcredit.benchmarks.runner import run_suite
-from toolcredit.benchmarks.suite import Selection, TaskContext, make_suite
+from toolcredit.benchmarks.suite import Selection, TaskContext
 from toolcredit.benchmarks.transcripts import score_files
 from toolcredit.envs.sgls.generate import generate_tasks
 from toolcredit.errors import ConfigError, UnknownNameError

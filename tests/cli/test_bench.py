@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from toolcredit.benchmarks.suite import suite_names, suite_options
+from toolcredit.benchmarks.registry import suite_names, suite_options
 from toolcredit.cli.main import app
 from toolcredit.envs.genome.questions import load_questions
 from typer.testing import CliRunner
@@ -157,7 +157,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path, hear_ctrl_c):
         sys.executable, "-m", "toolcredit", "bench", "run", "toy_suite:Sums", "--agent", "toy_suite:Adder",
         "--agent-set", "seconds=0.2", "--workers", "2", "--out", str(tmp_path / "run"),
     ]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": str(FAKES)}
+    environment = os.environ | {"PYTHONPATH": f"{FAKES}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=hear_ctrl_c)
     give_up = time.monotonic() + 60
     while not (tmp_path / "run" / "results.jsonl").exists() and time.monotonic() < give_up:

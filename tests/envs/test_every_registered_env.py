@@ -1,12 +1,13 @@
 """What every registered id must do: one set of checks, run over all of them."""
 
+import importlib.util
 import json
 import pickle
 import random
+import resource
 import statistics
 import subprocess
 import sys
-import time
 
 import gymnasium as gym
 import numpy as np
@@ -14,10 +15,23 @@ import pytest
 from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import RecordEpisodeStatistics
+from toolcredit import assets
 from toolcredit.envs.registration import register_envs, registered_ids
 from toolcredit.envs.vector import ThreadVectorEnv
 
-every_id = pytest.mark.parametrize("env_id", registered_ids())
+#: what an environment needs that is not embedded
+ASSETS = {"toolcredit/BFCL-v0": ("bfcl", "mpmath"), "toolcredit/Tau2-v0": ("tau2", "addict")}
+
+
+def param(env_id):
+    """The id, to be skipped with the reason where something is missing."""
+    asset, package = ASSETS.get(env_id, (None, "gymnasium"))
+    missing = [f"the asset {asset} is not installed"] if asset and not assets.is_installed(asset) else []
+    missing += [f"{package} is not installed"] if importlib.util.find_spec(package) is None else []
+    return pytest.param(env_id, marks=pytest.mark.skipif(bool(missing), reason="; ".join(missing)))
+
+
+every_id = pytest.mark.parametrize("env_id", [param(env_id) for env_id in registered_ids()])
 
 
 def trace(env, seed, episodes=3):
@@ -184,7 +198,7 @@ assert not loaded, loaded
 def test_import_and_make_are_fast_and_load_nothing_heavy(env_id):
     seconds = []
     for _ in range(3):
-        started = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         subprocess.run([sys.executable, "-c", START.format(env_id=env_id)], check=True, timeout=60)
-        seconds.append(time.monotonic() - started)
-    assert statistics.median(seconds) < 1.5, seconds
+        seconds.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+    assert statistics.median(seconds) < 1.5, seconds  # of CPU: others may use the machine, too

@@ -41,11 +41,11 @@ class Sums(Suite):
     def tasks(self, selection):
         return [SuiteTask(f"sum-{i}", ("even", "odd")[i % 2], {"a": i, "b": 3 * i}) for i in range(self.n)]
 
-    def run(self, task, agent, context):
+    def episode(self, task, context):
+        messages = [{"role": "user", "content": f"{task.payload['a']}+{task.payload['b']}"}]
+        reply = yield messages, []
         if task.id == f"sum-{self.broken}":
             raise InfrastructureError("the back end is down")
-        messages = [{"role": "user", "content": f"{task.payload['a']}+{task.payload['b']}"}]
-        reply = agent.respond(messages, [])
         return Outcome({"reply": reply["content"]}, [*messages, reply])
 
     def score(self, task, outcome):
@@ -59,11 +59,13 @@ class Sums(Suite):
         tasks = {attempt.task.id for attempt in attempts}
         return {"per_task": sum(attempt.success for attempt in attempts) / len(tasks), "never": None}
 
+    def gold(self, task):
+        return [{"role": "assistant", "content": str(task.payload["a"] + task.payload["b"])}]
+
     def reference(self, name, task, context):
-        right = str(task.payload["a"] + task.payload["b"])
         if name == "random":
             return Scripted([{"role": "assistant", "content": str(context.seed)}])
-        return Silent() if name == "nothing" else Scripted([{"role": "assistant", "content": right}])
+        return Silent() if name == "nothing" else Scripted(self.gold(task))
 
     def export(self, format, attempts, folder):
         path = folder / "sums.txt"

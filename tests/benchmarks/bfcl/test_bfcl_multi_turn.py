@@ -5,14 +5,16 @@ import json
 import threading
 
 import pytest
+from toolcredit.benchmarks.bfcl import multi_turn
 from toolcredit.benchmarks.bfcl.calls import Call
 from toolcredit.benchmarks.bfcl.convert import MORE_FUNCTIONS
 from toolcredit.benchmarks.bfcl.data import open_dataset
 from toolcredit.benchmarks.bfcl.gold import gold_turns
-from toolcredit.benchmarks.bfcl.multi_turn import play, read_turns, score_turns
+from toolcredit.benchmarks.bfcl.multi_turn import read_turns, score_turns
 from toolcredit.benchmarks.bfcl.official import load_official
 from toolcredit.benchmarks.bfcl.replies import to_message
 from toolcredit.benchmarks.bfcl.simulation import Simulation
+from toolcredit.benchmarks.suite import converse
 
 DONE = {"role": "assistant", "content": "Done."}
 
@@ -41,6 +43,10 @@ class Script:
 
 def call(name, **arguments):
     return to_message([Call(name, arguments)])
+
+
+def play(entry, respond, official, prompting=False):
+    return converse(multi_turn.play(entry, official, prompting), respond)
 
 
 def verdict(entry, official, *turns):

@@ -8,8 +8,9 @@ import pytest
 from toolcredit.benchmarks.bfcl.categories import VERSIONS
 from toolcredit.benchmarks.bfcl.result_files import read_results
 from toolcredit.benchmarks.bfcl.suite import BFCL, disagreements
+from toolcredit.benchmarks.registry import make_suite
 from toolcredit.benchmarks.runner import ReferencePlayer, run_suite
-from toolcredit.benchmarks.suite import Attempt, DeadlineError, Outcome, Selection, TaskContext, make_suite
+from toolcredit.benchmarks.suite import Attempt, DeadlineError, Outcome, Selection, TaskContext
 from toolcredit.errors import AssetError, RunError, TaskError, UnknownNameError
 
 SINGLE = ("simple_python", "multiple", "parallel", "irrelevance", "live_relevance")

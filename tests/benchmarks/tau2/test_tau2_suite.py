@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from toolcredit.benchmarks.players import EndpointPlayer, ObjectPlayer
 from toolcredit.benchmarks.records import read_attempts
+from toolcredit.benchmarks.registry import make_suite
 from toolcredit.benchmarks.runner import ReferencePlayer, run_suite
-from toolcredit.benchmarks.suite import Attempt, Outcome, Score, Selection, SuiteTask, TaskContext, make_suite
+from toolcredit.benchmarks.suite import Attempt, Outcome, Score, Selection, SuiteTask, TaskContext
 from toolcredit.errors import ConfigError, EndpointError, UnknownNameError, UsageError
 
 pytestmark = pytest.mark.tau2

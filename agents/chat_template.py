@@ -360,7 +360,7 @@ class _Renderer:
         return value
 
     def _plain(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
+        return list(self.tokenizer.encode(text, add_special_tokens=False, verbose=False))
 
     def _spelled(self, text: str) -> list[int]:
         """Token ids of a control token's characters: cut in two it is not recognised."""

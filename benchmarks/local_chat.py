@@ -5,6 +5,8 @@ Imports torch: load it when a local model is asked for.
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import threading
 from collections.abc import Sequence
@@ -20,7 +22,9 @@ from ..envs.sgls.parsers import make_parser
 from ..errors import ConfigError, RunError, UsageError
 from ..llm.local import LocalModel, load_local_model
 from .chat_agents import conversation_as_text, read_turn
-from .suite import AgentKind, DeadlineError, Message, SuiteTask, TaskContext
+from .suite import AgentKind, DeadlineError, Message, Suite, SuiteTask, TaskContext, Turn
+
+log = logging.getLogger(__name__)
 
 
 class LocalPlayer:
@@ -32,7 +36,7 @@ class LocalPlayer:
         max_tokens: longest turn.
         temperature: 0 decodes greedily.
         template: how chats are written, see `ChatTemplate`; a model's own template that rewrites earlier turns is used
-            as it is.
+            as it is. `auto` becomes `compact` where a suite's prompts do not fit otherwise, see `prepare`.
         parser: the syntax of calls: `hermes`, `llama3`, `mistral`, `pythonic`.
         slots: conversations sampled together.
     """
@@ -72,6 +76,24 @@ class LocalPlayer:
             "parser": self.parser.name,
         }
 
+    def prepare(self, suite: Suite, tasks: Sequence[SuiteTask]) -> None:
+        """Write chats with the template `compact`, if it is left to this player and they would not fit otherwise.
+
+        One prompt decides for the whole run: of the prompts that its tasks begin with, the one of middle length. It
+        fits if it leaves room for a turn of `max_tokens`.
+        """
+        if self._template_name != "auto" or type(suite).episode is Suite.episode:
+            return
+        prompts = sorted((_opening(suite, task) for task in tasks), key=lambda turn: len(json.dumps(turn)))
+        messages, tools = prompts[len(prompts) // 2]
+        compact = ChatTemplate(self.local.tokenizer, "compact", self.stop_ids)
+        context, room = self.local.context_length, self.local.context_length - self.max_tokens
+        needed = len(self.prompt(messages, tools)[0])
+        if tools and needed > room >= len(compact.prompt_ids(conversation_as_text(messages, self.parser), tools)):
+            self._template = compact
+            self._template_name = f"compact, since prompts of {needed:,} tokens do not fit into {context:,}"
+            log.warning("%s: template %s", self.name, self._template_name)
+
     def start(self, task: SuiteTask, context: TaskContext) -> LocalChat:
         """An agent for one attempt."""
         return LocalChat(self, context)
@@ -90,6 +112,15 @@ class LocalPlayer:
         """The text of a turn, without the token that ends it. Other control tokens stay: some open calls with one."""
         kept = ids[:-1] if ids and ids[-1] in stop_ids else ids
         return self.local.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+
+def _opening(suite: Suite, task: SuiteTask) -> Turn:
+    """What an assistant is asked first; with a reference on the other side, who needs no model."""
+    episode = suite.episode(task, TaskContext(reference="gold"))
+    try:
+        return next(episode)
+    finally:
+        episode.close()
 
 
 class LocalChat:

@@ -100,6 +100,8 @@ def run_suite(
         raise ConfigError(f"{player.name} cannot play {suite.name}: it takes agents of the kind {suite.agent_kind!r}")
     suite.check_options(is_reference=isinstance(player, ReferencePlayer))
     tasks = suite.pick(selection)
+    if hasattr(player, "prepare"):
+        player.prepare(suite, tasks)
     described = {
         **(config or {"suite": suite.name, "agent": player.name}),
         "trials": trials,

@@ -235,6 +235,8 @@ class ChatAgent(Protocol):
 class Player(Protocol):
     """Who is measured: it gives every attempt an agent of its own. `start` is called from several threads at once.
 
+    Optional: `prepare(suite, tasks)`, called before anything else is asked of it.
+
     Attributes:
         name: for tables.
         kind: of the agents it starts, see `Suite.agent_kind`.

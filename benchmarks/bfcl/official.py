@@ -1,9 +1,8 @@
 """The official checkers and simulated APIs of `bfcl_eval`, run from their folder without installing the package.
 
-`bfcl_eval` pins 150 packages and makes folders where it is imported, so it is not imported: the few modules that check
-and simulate are loaded under a private name, from the asset or from any folder that holds the package, with a stub in
-place of its table of models. Nothing else of it can be imported, the interpreter's `bfcl_eval`, if there is one, is not
-touched, and V3 and V4 work side by side.
+`bfcl_eval` pins 150 packages and makes folders where it is imported. The few modules that check and simulate are loaded
+privately (`private_package`), from the asset or from any folder that holds the package, with a stand-in for its table
+of models; nothing else of it can be imported. V3 and V4 work side by side.
 
 The official multi-turn checker evaluates call strings. It never sees a model's text here: it gets strings written anew
 from calls that were read as literals, of functions that the entry's APIs have.
@@ -11,12 +10,8 @@ from calls that were read as literals, of functions that the entry's APIs have.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import importlib.abc
-import importlib.machinery
 import itertools
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from ...errors import AssetError, MissingExtraError
+from ..private_package import PrivatePackage
 from .calls import Call, Reply, Verdict
 from .categories import Version
 from .data import API_CLASSES, Dataset, Entry
@@ -43,10 +39,11 @@ class Official:
     """
 
     def __init__(self, package: Path, version: Version):
-        digest = hashlib.sha256(str(package).encode()).hexdigest()[:12]
         self.version = version
-        self._root = f"_toolcredit_bfcl_{version.name}_{digest}"
-        sys.meta_path.append(_Finder(self._root, package))
+        models = {"MODEL_CONFIG_MAPPING": {_OFFERED: _Model(True), _DOCUMENTED: _Model(False)}}
+        self._private = PrivatePackage(
+            package, "bfcl_eval", {"bfcl_eval.constants.model_config": models}, allowed=_is_allowed
+        )
         self._names = itertools.count()
         self._lock = threading.Lock()
 
@@ -131,7 +128,7 @@ class Official:
             self.api(class_name)
 
     def _module(self, name: str) -> ModuleType:
-        return importlib.import_module(f"{self._root}.{name}")
+        return self._private.module(name)
 
     def _forget(self, name: str) -> None:
         """Drop the API objects that a check left in the module's globals."""
@@ -167,34 +164,8 @@ def public_methods(api: type) -> set[str]:
     return {name for name in dir(api) if not name.startswith("_") and callable(getattr(api, name))}
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds and loads the allowed modules of a package folder under another root name."""
-
-    def __init__(self, root: str, package: Path):
-        self.root, self.package = root, package
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """The module's spec, if it is below this root and allowed."""
-        root, _, name = fullname.partition(".")
-        parents = ("", "eval_checker")
-        if root != self.root or not (name in parents or name.startswith(_ALLOWED)):
-            return None
-        folder = self.package.joinpath(*name.split(".")) if name else self.package
-        is_package = folder.is_dir()
-        if not is_package and not folder.with_suffix(".py").is_file() and name != "constants.model_config":
-            return None
-        spec = importlib.machinery.ModuleSpec(fullname, self, is_package=is_package)
-        spec.origin = str(folder / "__init__.py" if is_package else folder.with_suffix(".py"))
-        return spec
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the module's source with the package's name replaced by this root, strings included."""
-        spec = module.__spec__
-        if module.__name__ == f"{self.root}.constants.model_config":
-            module.MODEL_CONFIG_MAPPING = {_OFFERED: _Model(True), _DOCUMENTED: _Model(False)}  # type: ignore[attr-defined]
-        elif spec is not None and spec.origin is not None:
-            source = Path(spec.origin).read_text("utf-8").replace("bfcl_eval", self.root)
-            exec(compile(source, spec.origin, "exec", dont_inherit=True), vars(module))
+def _is_allowed(module: str) -> bool:
+    return module in ("", "eval_checker") or module.startswith(_ALLOWED)
 
 
 @dataclass(frozen=True)

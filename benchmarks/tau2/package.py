@@ -19,14 +19,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
-import importlib.abc
-import importlib.machinery
 import importlib.metadata
 import importlib.util
 import logging
-import re
-import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,6 +31,7 @@ from typing import Any
 
 from ... import assets
 from ...errors import AssetError, MissingExtraError
+from ..private_package import PrivatePackage
 from . import endpoints, shared
 from .arithmetic import check_expression
 
@@ -82,9 +78,6 @@ _STAND_INS: dict[str, dict[str, Any]] = {
     "yaml": {},
     "tau2.utils.llm_utils": {"generate": endpoints.generate, "get_cost": lambda messages: None},
 }
-_REPLACED = "|".join(sorted({name.partition(".")[0] for name in _STAND_INS}))
-_FROM = re.compile(rf"^(\s*)from ({_REPLACED})\b", re.MULTILINE)
-_IMPORT = re.compile(rf"^(\s*)import ({_REPLACED})\b(?!\.)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -138,8 +131,7 @@ class Package:
 
     def __init__(self, source: Source):
         self.source = source
-        self._root = f"_toolcredit_tau2_{hashlib.sha256(str(source.folder).encode()).hexdigest()[:12]}"
-        sys.meta_path.append(_Finder(self._root, source.folder))
+        self._private = PrivatePackage(source.folder, "tau2", _STAND_INS)
         self.messages = self.module("data_model.message")
         self.tasks = self.module("data_model.tasks")
         self.simulations = self.module("data_model.simulation")
@@ -147,7 +139,7 @@ class Package:
 
     def module(self, name: str) -> ModuleType:
         """A module of the package, such as `orchestrator.orchestrator`."""
-        return importlib.import_module(f"{self._root}.tau2.{name}")
+        return self._private.module(name)
 
     def attribute(self, path: str) -> Any:
         """`module:name` of the package."""
@@ -225,36 +217,3 @@ def _once_per_class(get_tools: Any) -> Any:
         return dict(described[type(self)])
 
     return tools
-
-
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds and loads the package's modules, and the stand-ins, below a private root."""
-
-    def __init__(self, root: str, folder: Path):
-        self.root, self.folder = root, folder
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """The module's spec, if it is below this root."""
-        root, _, name = fullname.partition(".")
-        if root != self.root:
-            return None
-        if not name or name in _STAND_INS:
-            return importlib.machinery.ModuleSpec(fullname, self, is_package=not name)
-        place = self.folder.joinpath(*name.split(".")[1:])
-        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-        if name.partition(".")[0] != "tau2" or not file.is_file():
-            return None
-        spec = importlib.machinery.ModuleSpec(fullname, self, origin=str(file), is_package=place.is_dir())
-        spec.has_location = True  # the package finds its data by `__file__`
-        return spec
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Fill a stand-in, or run the module's source with its imports led below this root."""
-        name = module.__name__.partition(".")[2]
-        if name in _STAND_INS:
-            vars(module).update(_STAND_INS[name])
-        elif module.__spec__ is not None and module.__spec__.origin is not None:
-            origin = module.__spec__.origin
-            source = _FROM.sub(rf"\1from {self.root}.\2", Path(origin).read_text("utf-8"))
-            source = _IMPORT.sub(rf"\1from {self.root} import \2", source)
-            exec(compile(source, origin, "exec", dont_inherit=True), vars(module))

@@ -55,6 +55,7 @@ class ChatConfig(RunConfig):
         "content", description="content: a run of tokens with a call is never the summary; position: the paper's rule."
     )
     eval_every: int = Field(50, ge=1, description="Updates between two evaluations on the dev split.")
+    stop_at: float | None = Field(None, description="End early, once the mean total reward on dev reaches this.")
     save_every: int = Field(10, ge=1, description="Updates between two checkpoints.")
     cpu_threads: int = Field(1, ge=1, description="Threads of torch on the CPU; part of what makes a run repeatable.")
     seed: int = Field(0, ge=0, description="Seed of data order, samples and random initial weights of an adapter.")
@@ -213,6 +214,8 @@ class ChatLearner(ConfiguredLearner):
         trackers = self.track(progress)
         started = time.monotonic() - progress.seconds
         for number in range(progress.update, self.total_updates):
+            if self._good_enough(progress.best):
+                break
             self._set_step_size(number)
             self.backend.sync(number)
             record = self.update(number)
@@ -230,6 +233,10 @@ class ChatLearner(ConfiguredLearner):
             self.save(run.path)
         trackers.close()
         return TrainingReport(progress.update, progress.seconds, dict(self.spent), dict(progress.best))
+
+    def _good_enough(self, best: Mapping[str, Any]) -> bool:
+        wanted = self.config.stop_at
+        return wanted is not None and best.get("dev_reward", -math.inf) >= wanted
 
     def _due(self, number: int) -> bool:
         return number + 1 == self.total_updates or (number + 1) % self.config.eval_every == 0

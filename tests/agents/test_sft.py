@@ -109,3 +109,12 @@ def test_unknown_fields_and_environments_without_gold_plans_are_refused(chat_env
         SFTLearner({"batch_sizes": 3})
     with pytest.raises(UsageError, match="chat environment"):
         SFTLearner(TINY).learn(chat_envs.Conversation(chat_envs.turns_of_tools(1)))
+
+
+def test_a_run_ends_once_dev_is_good_enough_and_stays_ended(env, tmp_path):
+    def learner(reward):
+        return SFTLearner(TINY | {"stop_at": reward, "eval_every": 1}, out=tmp_path / str(reward))
+
+    assert learner(-0.5).learn(env, eval_env=env).updates == 1  # doing nothing earns this
+    assert learner(-0.5).learn(env, eval_env=env, resume=True).updates == 1
+    assert learner(2.5).learn(env, eval_env=env).updates == 4  # nobody can have this

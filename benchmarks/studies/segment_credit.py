@@ -4,9 +4,10 @@
 
 Every seed has a start of its own: `tiny-chat`, trained on gold episodes of the easy tier until its mean total reward on
 dev reaches `START_REWARD`, so that the starts are about equally good. From there each method makes the same number of
-updates, on the same tasks in the same order, with as many episodes; all other settings are those of the preset `tiny`. The judge's rating is replaced by a uniform draw with the probability `noise`
-while learning; nobody is measured with noise. The last weights count, so that no method is helped by a choice of
-checkpoints. Finished runs are kept: the command can be stopped and started again.
+updates, on the same tasks in the same order, with as many episodes; all other settings are those of the preset `tiny`.
+The judge's rating is replaced by a uniform draw with the probability `noise` while learning; nobody is measured with
+noise. The last weights count, so that no method is helped by a choice of checkpoints. Finished runs are kept: the
+command can be stopped and started again.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pydantic import Field
 from ..envs.spaces import ChatMessages
 from ..errors import UsageError
 from ..llm.meter import Meter
-from .backends.local import LocalBackend
+from .backends import Backend
 from .base import Callback, TextBandit, TrainingReport, text_bandit
 from .chat_actor import ChatActor
 from .chat_policy import ChatPolicy, ChatPolicyConfig
@@ -79,7 +79,9 @@ class ChatLearner(ConfiguredLearner):
         given = config if isinstance(config, ChatConfig) else {**self.defaults, **(config or {})}
         super().__init__(parse_config(self.config_class, given), out)
         self._policy: ChatPolicy | None = None
-        self._backend: LocalBackend | None = None
+        self._backend: Backend | None = None
+        self._version = 0
+        self._served: tuple[int, dict[str, float]] | None = None
         self._bandit: TextBandit | None = None
         self._template: ChatTemplate | None = None
         self._actor: ChatActor | None = None
@@ -96,11 +98,17 @@ class ChatLearner(ConfiguredLearner):
         return self._policy
 
     @property
-    def backend(self) -> LocalBackend:
-        """Who samples, with the weights that are trained."""
+    def backend(self) -> Backend:
+        """Who samples, with the weights that are trained, see `serve`."""
         if self._backend is None:
             self._backend = self.policy.backend(self.config.slots)
         return self._backend
+
+    def serve(self) -> dict[str, float]:
+        """Let the backend sample with the present weights; its numbers for the log."""
+        if self._served is None or self._served[0] != self._version:
+            self._served = self._version, self.backend.sync(self._version)
+        return self._served[1]
 
     @property
     def total_updates(self) -> int:
@@ -128,6 +136,7 @@ class ChatLearner(ConfiguredLearner):
         A prompt that fills the context is answered with an empty turn.
         """
         if self._actor is None:
+            self.serve()
             self._actor = ChatActor(self.backend, self.template, max_new_tokens=self.config.max_new_tokens)
         if self._bandit is None:
             return self._actor.act(observation, info)
@@ -160,6 +169,7 @@ class ChatLearner(ConfiguredLearner):
             the finished trajectories in the order of the tasks, and the reason of each task that failed.
         """
         self._actor = None  # it shares the backend
+        self.serve()
         engine = self.engine(env)
         asked = tasks if tasks is not None else task_ids(engine)
         try:
@@ -217,8 +227,9 @@ class ChatLearner(ConfiguredLearner):
             if self._good_enough(progress.best):
                 break
             self._set_step_size(number)
-            self.backend.sync(number)
-            record = self.update(number)
+            self._version = number
+            record = self.serve() | self.update(number)
+            self._version = number + 1
             if eval_env is not None and self._due(number):
                 record |= self.evaluate(eval_env)
             self.count(**everybody.sums(meter.take()))
@@ -228,6 +239,7 @@ class ChatLearner(ConfiguredLearner):
                 progress.save(weights, self.optimizer)
         progress.save(weights, self.optimizer)
         progress.take_best(weights)
+        self._version += 1
         self._actor = None  # it holds what other weights computed
         if run is not None and everybody.is_main:
             self.save(run.path)

@@ -13,7 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
-from ..errors import RunError
+from ..errors import RunError, UsageError
 from ..llm.local import LocalModel, load_local_model
 from ..runs import RunFolder, write_atomic
 from .backends.local import LocalBackend
@@ -150,6 +150,16 @@ class ChatPolicy:
             self.restore(now)
 
     # ---- files
+
+    def save_adapter(self, folder: str | os.PathLike) -> None:
+        """Write the adapter to `folder`, in peft's format.
+
+        Raises:
+            UsageError: all weights are trained, there is no adapter.
+        """
+        if self._peft is None:
+            raise UsageError("there is no adapter: all weights are trained; set policy.weights=lora")
+        save_adapter(self._peft, folder)
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write the adapter to `folder/adapter`, or the whole model to `folder/model`, as safetensors.

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from .chat_learner import ChatConfig
+
+
+class VLLMConfig(BaseModel):
+    """A vLLM server that samples, see docs/trajectories.md."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    url: str | None = Field(None, description="Of the server, up to and with /v1.")
+    folder: str | None = Field(
+        None,
+        description="Where adapters are written, which the server must see under this path; None: in the run folder.",
+    )
+    tolerance: float = Field(0.25, gt=0, description="Largest accepted difference of the canary, in nats.")
+    timeout: float = Field(600.0, gt=0, description="Seconds for one turn.")
+    api_key_env: str | None = Field(None, description="Environment variable with the server's key, if it wants one.")
 
 
 class GroupConfig(ChatConfig):
@@ -18,6 +33,10 @@ class GroupConfig(ChatConfig):
         default_factory=dict,
         description="Reward components that are said to be earned in the last step of a segment or of the episode.",
     )
+    backend: Literal["local", "vllm"] = Field(
+        "local", description="Who samples: this process, or a vLLM server that gets the adapter before each update."
+    )
+    vllm: VLLMConfig = Field(default_factory=VLLMConfig, description="The server of backend=vllm.")
     choice_values: Literal["branch", "counterfactual"] = Field(
         "branch",
         description="What names at a choice are worth: by continuations, or by the rollout's own turns with the name "

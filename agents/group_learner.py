@@ -12,6 +12,7 @@ depend on advantages, and every sampled token counts, also those whose advantage
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,9 +22,11 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from ..errors import UsageError
+from ..errors import ConfigError, UsageError
 from ..runs import JsonLines
 from . import planning
+from .backends import Backend
+from .backends.vllm import VLLMBackend
 from .bandit_learner import batch_indices
 from .chat_learner import ChatLearner, log, task_ids
 from .chat_policy import Reference
@@ -75,6 +78,29 @@ class GroupLearner(ChatLearner):
     name = "group"
     config_class = GroupConfig
     config: GroupConfig
+
+    @property
+    def backend(self) -> Backend:
+        """Who samples: this process, or the vLLM server of the configuration."""
+        if self._backend is None and self.config.backend == "vllm":
+            self._backend = self._server()
+        return super().backend
+
+    def _server(self) -> VLLMBackend:
+        vllm, folder = self.config.vllm, self.config.vllm.folder or (self.out and self.out / "adapters")
+        if vllm.url is None or folder is None or self.config.policy.weights != "lora":
+            raise ConfigError(
+                f"backend=vllm with vllm.url={vllm.url!r}, vllm.folder={vllm.folder!r}, run folder {self.out}, "
+                f"policy.weights={self.config.policy.weights!r}: it needs the server's URL, a folder for adapters or a "
+                "run folder, and policy.weights=lora, since adapters are what a server can be sent"
+            )
+        options = vllm.model_dump(include={"tolerance", "timeout", "api_key_env"})
+        return VLLMBackend(self.policy, vllm.url, folder, slots=self.config.slots, **options)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, **overrides: Any) -> ChatLearner:
+        """Read what `save` wrote, to sample in this process; `overrides` replace configuration fields."""
+        return super().load(path, **{"backend": "local", **overrides})
 
     def prepare(self, env: gym.Env) -> None:
         """Make the rollout engine and the reference, and refuse an estimator that the rollouts cannot serve."""

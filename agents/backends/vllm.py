@@ -25,15 +25,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from ...errors import ConfigError, EndpointError, InfrastructureError, UsageError
+from ...llm.local import LocalModel
 from ...llm.retry import AttemptError, Backoff
 from ...llm.transport import background, exchange
-from ..policy.policy import LoraPolicy
+from ..distributed import processes
 from ..policy.scorer import row_logprobs
 from ..trajectory import SampledTurn
 from . import Outcome, TurnRequest
@@ -45,8 +46,22 @@ _CANARY_TOKENS = 16
 _MAX_REPLY_BYTES = 64_000_000
 
 
+class AdapterPolicy(Protocol):
+    """A policy with a LoRA adapter.
+
+    Attributes:
+        local: its model, with the adapter inside, and its tokenizer.
+    """
+
+    local: LocalModel
+
+    def save_adapter(self, folder: str | os.PathLike) -> None:
+        """Write the adapter, in peft's format."""
+        ...
+
+
 class VLLMBackend:
-    """Samples on a vLLM server.
+    """Samples on a vLLM server. Several processes that train together share its adapter, which the main one sends.
 
     Args:
         policy: the policy that is trained here; its adapter is what the server gets.
@@ -69,7 +84,7 @@ class VLLMBackend:
 
     def __init__(
         self,
-        policy: LoraPolicy,
+        policy: AdapterPolicy,
         base_url: str,
         folder: str | os.PathLike,
         *,
@@ -90,7 +105,8 @@ class VLLMBackend:
         self._url, self._folder = base_url.rstrip("/"), Path(folder).absolute()
         self._tolerance, self._timeout, self._max_retries = tolerance, timeout, max_retries
         self._backoff, self._api_key_env = backoff or Backoff(), api_key_env
-        self._run = uuid.uuid4().hex[:8]
+        self._run = processes().agree(lambda: uuid.uuid4().hex[:8])
+        self._used: set[str] = set()
         self._adapter: str | None = None
         self._proven: set[float] = set()
         self._canary_ids: list[int] = []
@@ -117,19 +133,24 @@ class VLLMBackend:
             ConfigError: it took it, but something else answers.
         """
         name, old = f"toolcredit-{self._run}-v{policy_version}", self._adapter
-        if name == old:
+        if name in self._used:
             raise UsageError(f"version {policy_version} was sent already: an adapter's name must not be used twice")
+        self._used.add(name)
+        processes().agree(lambda: self._send(name))
+        self._adapter, self.policy_version, self._proven = name, policy_version, set()
+        numbers = {"canary_error": self._prove(1.0), "canary_change": self._change()}
+        if old is not None and processes().is_main:
+            self._forget(old)
+        return numbers
+
+    def _send(self, name: str) -> None:
+        """Write the adapter and have the server load it."""
         self.policy.save_adapter(self._folder / name)
         self._call("POST", "/load_lora_adapter", {"lora_name": name, "lora_path": str(self._folder / name)}, plain=True)
         if name not in [model.get("id") for model in self._models()]:
             raise ConfigError(
                 f"{self._url} does not list the adapter {name} after loading it: start it with --enable-lora"
             )
-        self._adapter, self.policy_version, self._proven = name, policy_version, set()
-        numbers = {"canary_error": self._prove(1.0), "canary_change": self._change()}
-        if old is not None:
-            self._forget(old)
-        return numbers
 
     def _forget(self, adapter: str) -> None:
         try:

@@ -21,7 +21,7 @@ from safetensors.torch import load_file  # noqa: E402
 from toolcredit.agents.fgpo import FGPO  # noqa: E402
 
 FAKES = Path(__file__).parents[1] / "fakes"
-RUNS = ["slca-full", "slca-lora", "sft-full", "sft-lora", "dapo", "resumed"]
+RUNS = ["slca-full", "slca-lora", "sft-full", "sft-lora", "dapo", "slca-exact", "vineppo", "resumed"]
 SETTINGS = {"max_new_tokens": 6, "tasks_per_update": 2, "group_size": 3, "temperature": 2, "kl": 0}
 COMMAND = ["train", "slca-grpo", "--env", "SGLSToolCallingReplay-v0", "--policy", "tiny-chat", "--max-steps", "2"]
 COMMAND += [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
@@ -71,7 +71,7 @@ def assert_equal_runs(one, two):
         assert x.keys() == y.keys()
         for name, value in x.items():
             if name == "spent":  # passes through the model count their padding, which differs
-                counted = {"episodes", "sampled_tokens", "evaluation_tokens"}
+                counted = {"episodes", "sampled_tokens", "evaluation_tokens", "branch_episodes", "branch_tokens"}
                 assert {k: v for k, v in value.items() if k in counted} == {
                     k: v for k, v in y[name].items() if k in counted
                 }

@@ -11,12 +11,13 @@ import signal
 import sys
 from pathlib import Path
 
+import grammar_policy
 import gymnasium as gym
 import toolcredit  # noqa: F401 - registers the environments
 from chat_envs import Conversation, turns_of_tools
 from toolcredit.agents.base import agent_class
 from toolcredit.agents.distributed import processes
-from toolcredit.agents.group_methods import SLCAGRPO
+from toolcredit.agents.group_methods import SLCAGRPO, SLCAExact, VinePPO
 from toolcredit.agents.sft import SFTLearner
 from toolcredit.errors import InfrastructureError, UsageError
 
@@ -83,6 +84,14 @@ def main(folder):
         SFTLearner(config, out=folder / f"sft-{name}").learn(sgls)
     rare = Conversation(turns_of_tools(1), score=seldom, tasks=tasks)
     agent_class("dapo")(GROUPS | {"kl": 0.0}, out=folder / "dapo").learn(rare)
+    grammar = folder / "grammar"
+    processes().agree(lambda: grammar_policy.save(grammar))
+    written = GROUPS | {"policy": {"model": str(grammar), "weights": "full", "template": "own"}, "max_new_tokens": 16}
+    # Adam makes full steps of rounding where a gradient is 0, as it often is here: small ones
+    written |= {"temperature": 1.0, "value_rollouts": 2, "kl": 0.0, "max_updates": 2, "learning_rate": 1e-6}
+    calling = Conversation(turns_of_tools(1), score=score, tasks=tasks, tools=grammar_policy.TOOLS)
+    SLCAExact(written, out=folder / "slca-exact").learn(calling)
+    VinePPO(written, out=folder / "vineppo").learn(calling)
     try:
         Dies(GROUPS, out=folder / "resumed").learn(env, eval_env=env)
     except KeyboardInterrupt:

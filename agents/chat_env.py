@@ -44,6 +44,15 @@ def call_scorer(env: gym.Env) -> CallScorer:
     return inner
 
 
+def waits(env: gym.Env) -> bool:
+    """Whether steps may wait for something outside this process: an endpoint, a file system, another program.
+
+    An environment says that it never does with an attribute `waits = False`. Its steps are then taken one by one:
+    handing each to a thread and back takes longer than the step.
+    """
+    return bool(getattr(env.unwrapped, "waits", True))
+
+
 class BanditChat(gym.Wrapper):
     """A text bandit as a conversation of one turn: the prompt, and a completion that stands for an action.
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..errors import InfrastructureError, UsageError
 from .backends import TurnRequest
+from .chat_env import waits
 from .distributed import Processes
 from .episode import Episode, Start
 from .trajectory import Trajectory
@@ -210,8 +211,8 @@ class Collection:
         self._work(live, lambda: env.reset(seed=seed, options=options or None))
 
     def _work(self, live: _Live, call: Callable[[], Any]) -> None:
-        """Let the environment work in a thread."""
-        live.result = _in_thread(call, self.wake.set)
+        """Let the environment work, in a thread if it may wait for something."""
+        live.result = _in_thread(call, self.wake.set) if waits(live.env) else _at_once(call)
         live.due = self.clock + (self.engine.rejoin_after or 0)
         live.deadline = time.monotonic() + self.engine.env_timeout
 
@@ -376,6 +377,16 @@ def _in_thread(call: Callable[[], Any], wake: Callable[[], None]) -> Future:
         wake()
 
     threading.Thread(target=run, name="toolcredit-env", daemon=True).start()
+    return future
+
+
+def _at_once(call: Callable[[], Any]) -> Future:
+    """Run `call` here."""
+    future: Future = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001 - raised again where the result is taken
+        future.set_exception(error)
     return future
 
 

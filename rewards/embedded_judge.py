@@ -40,6 +40,7 @@ class EmbeddedJudge:
     """Rates replies without a model; see the module's description."""
 
     identity = {"judge": "embedded", "version": VERSION}
+    waits = False
 
     def __call__(self, case: Case) -> Rating:
         """The rating, with a reason for every point that is missing. Without facts there is none."""

@@ -73,6 +73,7 @@ class HierR:
     Attributes:
         components: names of the entries of a score.
         identity: what the scores depend on, plain JSON.
+        waits: whether a judge asks something outside the process.
     """
 
     def __init__(
@@ -96,6 +97,8 @@ class HierR:
         self._mode, self._weights = mode, make_weights(weights)
         self._judge: Judge = make_judge(judge, noise, seed)
         self._verifier = None if execution is None else _verifier(execution)
+        judges = (self._judge, self._verifier) if self._verifier is not None else (self._judge,)
+        self.waits = any(getattr(judge, "waits", True) for judge in judges)
         self._process_weight, self._summary_weight = process_weight, summary_weight
         variant = ("matching", "solved") if self._verifier else ()
         self.components: tuple[str, ...] = (

@@ -94,6 +94,7 @@ class NoisyJudge:
     def __init__(self, judge: Judge, noise: float, seed: int = 0):
         self.identity = {**judge.identity, "noise": noise, "noise_seed": seed}
         self._judge, self._noise, self._seed = judge, noise, seed
+        self.waits = getattr(judge, "waits", True)
 
     def __call__(self, case: Case) -> Rating:
         """The judge's rating or the draw; a rating that is None stays None."""

@@ -103,6 +103,7 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
         self._mock, self._scorer, self._parser = make_mock(mock), make_scorer(scorer), make_parser(parser)
         if self._mock.live and not self._takes_live_mocks:
             raise ConfigError("the replay environment takes no live mock: give it a cassette and mode='replay'")
+        self.waits = self._mock.live or getattr(self._scorer, "waits", True)  # see agents.chat_env.waits
         self._leniency, self._strictness = leniency, strictness
         self._presenter = Presenter(
             distractors, hard_distractors, variants, seed, strictness, coerce, pool=self._tasks.pool

@@ -43,6 +43,7 @@ class NoScorer:
     """Scores nothing."""
 
     components: tuple[str, ...] = ("total",)
+    waits = False
 
     def __call__(self, task: dict[str, Any], transcript: dict[str, Any]) -> dict[str, float | None]:
         """No score."""

@@ -42,6 +42,8 @@ ARMS: dict[str, tuple[str, dict[str, Any]]] = {
     "SLCA × GiGPO": ("slca-gigpo", {}),
     "exact SLCA": ("slca-exact", {"choice_values": "counterfactual"}),
 }
+#: arms that learn from the process reward alone: the judge's noise never reaches them, one run stands for all
+DEAF = ("RLTR",)
 #: what is measured on held-out episodes, and its title; an episode that failed counts 0
 MEASURES = {
     "success_process": "success",
@@ -76,7 +78,7 @@ def main() -> None:
     }
     # Seed after seed, so that what a stopped study has finished can be compared.
     order = [own[arm][i] for i in range(len(seeds)) for own in runs.values() for arm in arguments.arms]
-    run(order, arguments.workers)
+    run(list({p.out: p for p in order}.values()), arguments.workers)
     result = summarise(starts, runs)
     write_json(out / "summary.json", result)
     print(markdown(result))
@@ -92,6 +94,7 @@ def start(out: Path, seed: int) -> TrainingPlan:
 def plan(out: Path, arm: str, noise: float, seed: int, updates: int) -> TrainingPlan:
     """One run of an arm."""
     learner, setting = ARMS[arm]
+    noise = 0.0 if arm in DEAF else noise
     preset = load_preset(learner, "tiny")
     changes = {"max_updates": updates, "eval_every": updates, "probe_every": 0, "seed": seed}
     changes |= {"init": str(out / f"start-{seed}")} | setting

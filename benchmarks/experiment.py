@@ -79,7 +79,9 @@ class TrainingPlan:
         if isinstance(scorer, Mapping) and "noise" in scorer:
             changes["scorer"] = {**scorer, "noise": 0.0}
         try:
-            return self.env(split, **changes)
+            env = self.env(split, **changes)
+            getattr(env.unwrapped, "task_ids", None)  # some read their tasks only when they are asked for
+            return env
         except EmptySplitError:
             return None
 

@@ -8,8 +8,9 @@ from typing import Any
 import typer
 
 from ..agents.base import Agent, Learner, agent_class, is_run_folder
+from ..benchmarks import held_out_chat
 from ..benchmarks.experiment import TrainingPlan
-from ..benchmarks.held_out import evaluate_agent, print_result
+from ..benchmarks.held_out import evaluate_agent, print_result, versions
 from ..envs.make import env_parameters, make_split
 from ..errors import RunError, UsageError
 from . import options
@@ -19,17 +20,20 @@ def evaluate_run(
     agent: str = typer.Argument(..., help="A run folder, a registered agent's name, or package.module:Class."),
     env: str = typer.Option(None, "--env", help="Gymnasium id; default: the run's own."),
     questions: str = options.QUESTIONS,
-    split: str = typer.Option("test", "--split", help="train | dev | test | all."),
+    split: str = typer.Option("test", "--split", help="A split of the environment: train | dev | test | all."),
     tools: str = options.TOOLS,
     reasoner: str = options.REASONER,
     table: str = options.TABLE,
     env_set: list[str] = options.ENV_SET,
     agent_set: list[str] = options.AGENT_SET,
+    limit: int = typer.Option(None, "--limit", min=1, help="Conversations: at most so many tasks, evenly of all."),
     as_json: bool = options.JSON,
 ) -> None:
-    """Let an agent answer every question of a split and compare it with no tool, all, random, best fixed and oracle.
+    """Let an agent answer every question, or hold every conversation, of a split, with the references beside it.
 
-    The environment is the one the run was trained on, with the options given here changed; the reward is Eq. 1.
+    Questions are compared with no tool, all, random, best fixed and oracle; conversations with doing nothing, random
+    calls and gold, which are agents, too: `nothing`, `random`, `gold`. The environment is the one the run was trained
+    on, with the options given here changed; the reward of questions is Eq. 1.
     """
     given = options.env_arguments(questions, tools, reasoner, table, env_set)
     arguments = options.agent_arguments(agent_set)
@@ -38,16 +42,35 @@ def evaluate_run(
         kwargs: dict[str, Any] = dict(plan.env_kwargs)
         if set(given) & {"questions", "tools", "reasoner"} or not Path(kwargs.get("table", "")).is_file():
             kwargs.pop("table", None)  # it belongs to the run's own questions, or has gone
-        name, env_id, loaded = plan.agent, env or plan.env_id, load_run(plan.agent, agent, arguments)
+        name, env_id = plan.agent, env or plan.env_id
     elif Path(agent).is_dir():
         raise RunError(f"{agent} is not a run folder: it has no config.json")
     else:
-        name, env_id, kwargs, loaded = agent, env or "GenomeToolSubset-v0", {}, new_agent(agent, arguments)
+        name, env_id, kwargs = agent, env or "GenomeToolSubset-v0", {}
     if "reward" in env_parameters(env_id):
         kwargs["reward"] = "eq1"  # whatever the run was trained on
-    result = evaluate_agent(make_split(env_id, split, **kwargs | given), name, loaded)
+    environment = make_split(env_id, split, **kwargs | given)
+    chats = held_out_chat.is_chat(environment)
+    if is_run_folder(agent):
+        loaded = load_run(name, agent, arguments)
+    else:
+        loaded = new_agent(held_out_chat.ALIASES.get(agent, agent) if chats else agent, arguments)
+    if chats:
+        with options.progress_bar(quiet=as_json) as progress:
+            bar = progress.add_task(name, note="")
+            own = held_out_chat.play(
+                environment, loaded, limit, lambda done, total: progress.update(bar, completed=done, total=total)
+            )
+        result = held_out_chat.measure(name, own, split, environment, limit=limit) | {"versions": versions()}
+    elif limit is not None:
+        raise UsageError("--limit is for conversations: questions are answered all, from one table")
+    else:
+        result = evaluate_agent(environment, name, loaded)
+    result |= {"env": env_id}
     if as_json:
         options.print_json(result)
+    elif chats:
+        held_out_chat.print_result(result)
     else:
         print_result(result | {"split": split})
 

@@ -17,7 +17,7 @@ from ..runs import JsonLines
 from . import options
 
 _HELP = """Write a call as  TOOL {"parameter": value}  on a line of its own; several lines are calls of one turn.
-Anything else is your reply and ends the episode. An empty line sends the turn.
+Anything else is said; a turn without a call is your reply, which ends most episodes. An empty line sends the turn.
 :tools shows the tools in full, :undo forgets the lines of this turn, :quit stops."""
 
 

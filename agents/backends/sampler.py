@@ -6,6 +6,7 @@ advances all of them token by token.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
 import queue
@@ -49,6 +50,9 @@ class BatchedSampler:
         backend.begin(lambda: None)
         self._thread = threading.Thread(target=self._work, name="toolcredit-sampler", daemon=True)
         self._thread.start()
+        atexit.register(
+            self.close
+        )  # a thread that is inside the model when the interpreter goes would abort the process
 
     def sample(
         self,
@@ -92,7 +96,10 @@ class BatchedSampler:
                 self._closed = True
                 self._wanted.put(None)
         self._thread.join(wait)
-        return not self._thread.is_alive()
+        if self._thread.is_alive():
+            return False
+        atexit.unregister(self.close)
+        return True
 
     # ---- in the sampler's thread
 

@@ -108,6 +108,12 @@ def vllm_fake() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def bfcl_files() -> ModuleType:
+    """The module `tests/fakes/bfcl_files.py`: a small folder in BFCL's format, and a package around it."""
+    return _load_fake("bfcl_files")
+
+
+@pytest.fixture(scope="session")
 def toy_suite() -> ModuleType:
     """The module `tests/fakes/toy_suite.py`: the suite `Sums` and the agent `Adder`."""
     return _load_fake("toy_suite")

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from toolcredit.agents.base import ENTRY_POINT_GROUP as AGENTS
+from toolcredit.benchmarks.registry import ENTRY_POINT_GROUP as SUITES
 from toolcredit.envs.genome.tools import ENTRY_POINT_GROUP as TOOLS
 from toolcredit.rewards.subset import ENTRY_POINT_GROUP as REWARDS
 
@@ -21,7 +22,7 @@ def public_names():
                 module = name
             elif module and re.fullmatch(r"\w+", name):
                 yield f"{module}:{name}"
-            elif re.fullmatch(r"toolcredit(\.\w+)+(\(\))?", name) and name not in (AGENTS, TOOLS, REWARDS):
+            elif re.fullmatch(r"toolcredit(\.\w+)+(\(\))?", name) and name not in (AGENTS, TOOLS, REWARDS, SUITES):
                 yield name.removesuffix("()")
 
 
@@ -34,7 +35,7 @@ def test_public_names_exist():
 
 def test_entry_point_groups_are_the_ones_in_the_code():
     listed = re.search(r"\| entry-point groups \| (.+) \|", TEXT)
-    assert re.findall(r"`([^`]+)`", listed[1]) == [AGENTS, REWARDS, TOOLS]
+    assert re.findall(r"`([^`]+)`", listed[1]) == [AGENTS, REWARDS, TOOLS, SUITES]
 
 
 def test_the_code_runs(capsys):

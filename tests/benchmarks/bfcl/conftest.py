@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from toolcredit.benchmarks.bfcl.data import Dataset, open_dataset
-
-
-@pytest.fixture(scope="session")
-def bfcl_files() -> ModuleType:
-    """The module `tests/fakes/bfcl_files.py`."""
-    name = "toolcredit_fakes_bfcl_files"
-    if name not in sys.modules:
-        path = Path(__file__).parents[2] / "fakes" / "bfcl_files.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
 
 
 @pytest.fixture

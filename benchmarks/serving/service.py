@@ -46,6 +46,7 @@ class Service:
         self.created = int(time.time())
         self.fingerprint = "fp_" + player.local.fingerprint()[:16]
         self._taken = 0
+        self._stopped = False
         self._works: weakref.WeakSet[Work] = weakref.WeakSet()
         # One thread: text is prepared faster than it is sampled, and a huge prompt must not take all processors.
         self._reader = ThreadPoolExecutor(1, "toolcredit-reader")
@@ -54,12 +55,20 @@ class Service:
         """The result of something that takes a while, computed in another thread.
 
         Raises:
-            ApiError: 503, the server stops.
+            ApiError: 503, the server stops; 504, too much is waiting for that thread.
         """
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._reader, function, *arguments)
-        except RuntimeError:
+            result = asyncio.get_running_loop().run_in_executor(self._reader, function, *arguments)
+        except RuntimeError:  # which is how a closed executor refuses
             raise stopping() from None
+        try:
+            return await asyncio.wait_for(result, self.timeout)
+        except asyncio.TimeoutError:
+            raise self.too_late() from None
+        except asyncio.CancelledError:
+            if self._stopped:
+                raise stopping() from None
+            raise
 
     @contextmanager
     def place(self, number: int = 1) -> Iterator[None]:
@@ -93,6 +102,7 @@ class Service:
 
     def stop(self) -> None:
         """Tell all requests that there will be no reply; on the event loop."""
+        self._stopped = True
         self._reader.shutdown(wait=False, cancel_futures=True)
         self.player.sampler.close(0)
         for work in list(self._works):
@@ -101,6 +111,10 @@ class Service:
     def close(self, wait: float) -> bool:
         """End the sampler's thread; whether it has ended within `wait` seconds."""
         return self.player.sampler.close(wait)
+
+    def too_late(self) -> ApiError:
+        """What a request is told whose time is over."""
+        return ApiError(504, f"no whole reply within {self.timeout:g} s; ask for fewer tokens", code="timeout")
 
     def _take(self, number: int) -> None:
         if self._taken + number > self.capacity:
@@ -211,8 +225,7 @@ class Work:
             try:
                 event = await asyncio.wait_for(self._events.get(), deadline - time.monotonic())
             except asyncio.TimeoutError:
-                message = f"no whole reply within {self._service.timeout:g} s; ask for fewer tokens"
-                raise ApiError(504, message, code="timeout") from None
+                raise self._service.too_late() from None
             if isinstance(event, Exception):
                 raise event
             open_turns -= isinstance(event, Sample)

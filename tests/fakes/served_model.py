@@ -24,6 +24,7 @@ class ServedModel:
 
     Args:
         local: the model.
+        name: what clients call it.
         key: what clients must send.
         queue: turns that may wait.
         timeout: seconds for a request.
@@ -31,10 +32,10 @@ class ServedModel:
         options: of `LocalPlayer`.
     """
 
-    def __init__(self, local, *, key=None, queue=256, timeout=60.0, pause=0.0, **options: Any):
+    def __init__(self, local, *, name="tiny", key=None, queue=256, timeout=60.0, pause=0.0, **options: Any):
         self.player = LocalPlayer("tiny", local, **options)
         self.backend = self.player.sampler._backend
-        self.service = Service(self.player, "tiny", queue=queue, timeout=timeout)
+        self.service = Service(self.player, name, queue=queue, timeout=timeout)
         self._pause = pause
         self._script: Callable[[Sequence[int]], str] | None = None
         advance, logits = self.backend.advance, self.backend._cached_logits

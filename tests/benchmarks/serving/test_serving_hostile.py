@@ -291,6 +291,14 @@ def test_a_request_that_takes_too_long_is_ended(start, client_of):
     server.wait_until_idle()
 
 
+def test_a_request_that_waits_too_long_to_be_read_is_ended(start, monkeypatch):
+    server = start(timeout=0.3)
+    monkeypatch.setattr(api, "read_json", lambda raw, limit: time.sleep(1) or {})
+    assert error_of(server, CHAT)[1]["code"] == "timeout"
+    monkeypatch.undo()
+    server.wait_until_idle()
+
+
 def test_a_model_that_fails_is_told_without_details(start, monkeypatch, caplog):
     server = start()
 
@@ -338,6 +346,20 @@ def test_stopping_tells_requests_in_flight(start, client_of):
     assert outcomes == ["stopping"] * 6 and time.monotonic() - began < 15
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", server.port), timeout=2)
+
+
+def test_stopping_tells_requests_that_are_being_read(start, monkeypatch):
+    server, outcomes = start(), []
+    monkeypatch.setattr(api, "read_json", lambda raw, limit: time.sleep(1) or {})
+    threads = [threading.Thread(target=lambda: outcomes.append(error_of(server, CHAT))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while server.places_taken < 3:
+        time.sleep(0.02)
+    server.stop()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(status for status, _ in outcomes) in ([400, 503, 503], [503] * 3), "one was being read"
 
 
 # ---- who may ask

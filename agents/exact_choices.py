@@ -38,6 +38,9 @@ SAME_REWARD = 1e-6
 """A rollout's own turns, scored again, may differ by this much from its reward; more, and it has no such values."""
 
 
+COUNTS = ("choice_points", "exact_choices", "branch_episodes", "branch_tokens", "scored_tokens")
+"""What is counted."""
+
 Context = tuple[Trajectory, int, tuple[tuple[int, ...], ...]]
 """A rollout, where in it a name begins, and the candidates."""
 
@@ -79,7 +82,7 @@ class ExactChoices:
         self._max_new_tokens = max_new_tokens
         self._finder = ChoiceFinder(engine.template)
         self._scorer, self._proven = Scorer(model), False
-        self._counts: dict[str, float] = defaultdict(float)
+        self._counts = dict.fromkeys(COUNTS, 0.0)
         if mode == "counterfactual":
             self._with_env(call_scorer)
 
@@ -96,7 +99,6 @@ class ExactChoices:
         pairs = [[(c, _point(c, logprobs.get(c), values.get(c))) for c in own] for own in found]
         self._counts["choice_points"] += sum(map(len, found))
         self._counts["exact_choices"] += len(values)
-        self._counts["branch_episodes"] += 0
         return pairs
 
     def credited(
@@ -147,7 +149,7 @@ class ExactChoices:
             `choice_points`, `exact_choices` (those with a value for every name), `branch_episodes`, `branch_tokens`
             sampled, `scored_tokens` through the model.
         """
-        counts, self._counts = self._counts, defaultdict(float)
+        counts, self._counts = self._counts, dict.fromkeys(COUNTS, 0.0)
         return counts
 
     # ---- log-probabilities
@@ -209,8 +211,8 @@ class ExactChoices:
                 further[number][name] = worths
         values: dict[Choice, np.ndarray] = {}
         for number, (group, choices) in enumerate(shared):
-            drawn, returns = map(list, zip(*self._drawn(group, choices), strict=True))
-            names = len(choices[0].names)
+            scored, names = self._drawn(group, choices), len(choices[0].names)
+            drawn, returns = [name for name, _ in scored], [worth for _, worth in scored]
             if not set(unvisited(drawn, names)) - further[number].keys():
                 values |= dict.fromkeys(choices, branch_values(drawn, returns, further[number], names))
         return values

@@ -1,5 +1,7 @@
 """Where rollouts choose a tool: found by the sampled ids, refused where the ids do not decide it."""
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -130,22 +132,22 @@ def tiny_learner(env, **more):
     return learner
 
 
+def written(learner, *texts):
+    """Turns as if the policy had sampled them."""
+    tokenizer = learner.backend.tokenizer
+    rows = [(*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id) for text in texts]
+    return tuple(SampledTurn(ids, (-0.1,) * len(ids)) for ids in rows)
+
+
 def gold_rollouts(learner, env, number=2):
     """Rollouts that make the gold calls of the first tasks."""
     starts = []
     inner = env.unwrapped
     for task in inner.task_ids[:number]:
         gold = inner.gold(task)
-        calls = [
-            {"type": "function", "function": {**call, "arguments": call["arguments"]}} for call in gold["plans"][0][0]
-        ]
-        texts = [inner.turn_text({"role": "assistant", "tool_calls": calls}), gold["reply"]]
-        tokenizer = learner.backend.tokenizer
-        turns = []
-        for text in texts:
-            ids = (*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id)
-            turns.append(SampledTurn(ids, (-0.1,) * len(ids)))
-        starts.append(Start(task, tuple(turns)))
+        calls = [{"type": "function", "function": call} for call in gold["plans"][0][0]]
+        call = inner.turn_text({"role": "assistant", "tool_calls": calls})
+        starts.append(Start(task, written(learner, call, gold["reply"])))
     return [list(group) for group in learner.rollouts.collect(starts)]
 
 
@@ -171,6 +173,36 @@ def test_on_sgls_names_that_nobody_drew_are_rolled_out(chat_envs):
     assert counts["branch_episodes"] == len(choice.names) - 1 and counts["branch_tokens"] > 0
     both = learner.supplements.choices.find(groups, seed=5)
     np.testing.assert_array_equal(both[0][0][1].values, point.values)  # whatever else is rolled out
+
+
+def test_a_rollout_that_omits_the_call_has_no_choice_and_falls_under_the_guard(chat_envs):
+    env = gym.make("SGLSToolCallingReplay-v0", tier="easy")
+    learner = tiny_learner(env, choice_values="counterfactual")
+    ((called,),) = gold_rollouts(learner, env, number=1)
+    ((silent,),) = learner.rollouts.collect([Start(called.task_id, written(learner, "I do not know."))])
+    group = [called, silent]
+    (pairs,) = learner.supplements.choices.find([group], seed=0)
+    assert [choice.member for choice, _ in pairs] == [0]
+    credit = learner.estimate(group, choices=[point for _, point in pairs])
+    assert credit.channels["tool"].absent == (1,) and credit.channels["tool"].dead
+    assert credit.choices[0].any()  # one member that calls is enough: the other names were scored as well
+    assert (credit.tokens[1][silent.trainable] < 0).all()  # −0.5 against the summary of the one that called
+
+
+def test_a_name_without_any_score_leaves_its_choice_sampled(chat_envs):
+    env = gym.make("SGLSToolCallingReplay-v0", tier="easy")
+    learner = tiny_learner(env)
+    ((t,),) = gold_rollouts(learner, env, number=1)
+    unscored = replace(t, rewards={**t.rewards, "process": None})
+    choices = learner.supplements.choices
+    ((_, point),) = choices.find([[unscored]], seed=0)[0]
+    assert np.isfinite(point.values).all()  # its own name is rolled out as well
+    assert choices.take_counts()["branch_episodes"] == len(t.tools)
+    choices._continued = lambda branches, seed: [[] for _ in branches]
+    ((_, point),) = choices.find([[t]], seed=0)[0]
+    assert np.isnan(point.values).all() and point.drawn is not None
+    credit = learner.estimate([t, t], choices=[point])
+    assert credit.channels["choices"].excluded == (0,) and not credit.choices[0].any()
 
 
 def test_a_continuation_begins_with_what_it_was_given_and_stays_within_the_turns_limit(chat_envs):

@@ -49,6 +49,12 @@ def score(task, texts):
     return process + summary, {"process": process, "summary": summary, "omitted": 0.0, "total": process + summary}
 
 
+def mixed(task, texts):
+    """Very different for alike turns."""
+    process, summary = (sum(map(ord, text)) % 7 / 7 for text in (texts[0], texts[-1]))
+    return process + summary, {"process": process, "summary": summary, "omitted": 0.0, "total": process + summary}
+
+
 def seldom(task, texts):
     """Mostly dead groups, so that others are drawn; in different processes differently many."""
     found = float(sum(map(ord, "".join(texts))) % 7 == 0)
@@ -89,7 +95,7 @@ def main(folder):
     written = GROUPS | {"policy": {"model": str(grammar), "weights": "full", "template": "own"}, "max_new_tokens": 16}
     # Adam makes full steps of rounding where a gradient is 0, as it often is here: small ones
     written |= {"temperature": 1.0, "value_rollouts": 2, "kl": 0.0, "max_updates": 2, "learning_rate": 1e-6}
-    calling = Conversation(turns_of_tools(1), score=score, tasks=tasks, tools=grammar_policy.TOOLS)
+    calling = Conversation(turns_of_tools(1), score=mixed, tasks=tasks, tools=grammar_policy.TOOLS)
     SLCAExact(written, out=folder / "slca-exact").learn(calling)
     VinePPO(written, out=folder / "vineppo").learn(calling)
     try:

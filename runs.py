@@ -143,8 +143,8 @@ class RunFolder:
             raise RunError(
                 f"{self.path} holds a run already: continue it with --resume, or choose another folder with --out"
             )
-        if stored is not None and stored != self.config:
-            changes = "; ".join(_changes(stored, self.config))
+        changes = "; ".join(_changes(stored, self.config)) if stored is not None else ""
+        if changes:  # a field that did not exist when the run was started, and is null now, is none
             raise RunError(
                 f"{self.path} was started with another configuration ({changes}): use its own, or another --out"
             )

@@ -267,7 +267,7 @@ def print_result(result: Mapping[str, Any], out: Path | None = None) -> None:
         spent = ", ".join(f"{value:,.0f} {key.replace('_', ' ')}" for key, value in training["spent"].items())
         console.print(f"{name}: {training['updates']} updates in {training['seconds']:.0f} s; {spent}", highlight=False)
     if out is not None:
-        console.print(f"result: {out / 'result.json'}", highlight=False)
+        console.print(f"report: {out / 'report.html'}", highlight=False)
 
 
 def _with_interval(part: Mapping[str, Any]) -> str:

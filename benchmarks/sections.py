@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import page
+from .cells import (
+    SMOOTHED_OVER,
+    Rows,
+    Section,
+    count,
+    difference,
+    made_with_parts,
+    noted,
+    number,
+    p_value,
+    percent,
+    smooth,
+    spent_table,
+)
 from .page import Html, tag
 from .plots import Line, Panel, figure
 from .strategies import REFERENCES
@@ -14,17 +27,6 @@ from .strategies import REFERENCES
 if TYPE_CHECKING:
     from .report import ReportData
 
-Section = tuple[str, str, Html]
-Rows = list[tuple[str, Sequence[object]]]
-
-SMOOTHED_OVER = 10
-"""Updates in the running mean of what is observed per update."""
-
-_SPENT_LABELS = {
-    "reasoner_calls": "reasoner calls",
-    "scored_tokens": "tokens scored",
-    "sampled_tokens": "tokens sampled",
-}
 _ABOUT = {
     "none": "no tool",
     "all": "every tool",
@@ -40,12 +42,12 @@ def verdict(data: ReportData) -> str:
     sentences = []
     for name in _own(data):
         s = strategies[name]
-        low, high = map(_percent, s["ci"])
+        low, high = map(percent, s["ci"])
         sentences.append(
-            f"{name} answers {_percent(s['accuracy'])} of {data.questions} right (95% interval {low} to {high}) "
+            f"{name} answers {percent(s['accuracy'])} of {data.questions} right (95% interval {low} to {high}) "
             f"and calls {s['tools_per_question']:.2f} tools a question."
         )
-    known = [f"{_ABOUT[n]} {_percent(strategies[n]['accuracy'])}" for n in ("none", "all") if n in strategies]
+    known = [f"{_ABOUT[n]} {percent(strategies[n]['accuracy'])}" for n in ("none", "all") if n in strategies]
     if known:
         sentences.append(f"For comparison: {', '.join(known)}.")
     return " ".join(sentences)
@@ -62,9 +64,9 @@ def comparison(data: ReportData) -> Section:
         mark = tag("span", "ceiling", class_="tag") if s["ceiling"] else ""
         colour = f"var(--s{own.index(name) % 6})" if name in own else "var(--muted)"
         low, high = s["ci"]
-        cells: list[object] = [tag("td", name, mark, title=_ABOUT.get(name, "")), _percent(s["accuracy"])]
-        cells += [f"{_percent(low)} to {_percent(high)}", page.interval_bar(s["accuracy"], low, high, colour)]
-        cells += [_number(s["reward"]), f"{s['tools_per_question']:.2f}"]
+        cells: list[object] = [tag("td", name, mark, title=_ABOUT.get(name, "")), percent(s["accuracy"])]
+        cells += [f"{percent(low)} to {percent(high)}", page.interval_bar(s["accuracy"], low, high, colour)]
+        cells += [number(s["reward"]), f"{s['tools_per_question']:.2f}"]
         cells += [s["unparsed"], s["failed"]] if troubled else []
         rows.append(("own" if name in own else "ceiling" if s["ceiling"] else "", cells))
     note = (
@@ -73,7 +75,7 @@ def comparison(data: ReportData) -> Section:
         "guesses lift the oracle above any policy. Random is the exact expectation over all subsets where the table "
         "of outcomes is known. A failed question counts as not right and has no reward."
     )
-    return "comparison", "All strategies", _noted(page.table(header, rows), note)
+    return "comparison", "All strategies", noted(page.table(header, rows), note)
 
 
 def pairs(data: ReportData) -> Section | None:
@@ -82,16 +84,16 @@ def pairs(data: ReportData) -> Section | None:
     header = ["strategy", "against", "accuracy, points", "reward", "only it is right", "only the other", "McNemar p"]
     rows: Rows = []
     for c in comparisons:
-        points = _difference([100 * x for x in (c["accuracy_difference"], *c["accuracy_ci"])], "+.1f")
-        reward = _difference([c["reward_difference"], *c["reward_ci"]], "+.3f") if c["reward_ci"] else "–"
-        tested = [_count(c["only_strategy"]), _count(c["only_reference"]), _p_value(c["p_value"])]
+        points = difference([100 * x for x in (c["accuracy_difference"], *c["accuracy_ci"])], "+.1f")
+        reward = difference([c["reward_difference"], *c["reward_ci"]], "+.3f") if c["reward_ci"] else "–"
+        tested = [count(c["only_strategy"]), count(c["only_reference"]), p_value(c["p_value"])]
         rows.append(("", [c["strategy"], c["reference"], points, reward, *tested]))
     note = (
         "Paired on the same questions. In brackets the 95% interval of the difference from a bootstrap over questions, "
         "coloured where it excludes zero; the p-value is McNemar's exact one on the questions that only one of the two "
         "answers right, not corrected for the number of comparisons."
     )
-    return ("pairs", "Who beats whom", _noted(page.table(header, rows), note)) if rows else None
+    return ("pairs", "Who beats whom", noted(page.table(header, rows), note)) if rows else None
 
 
 def learning(data: ReportData) -> Section | None:
@@ -108,7 +110,7 @@ def learning(data: ReportData) -> Section | None:
         lines = [Line(run.name, *run.series(y, x), style=i) for i, run in enumerate(data.learners)]
         if any(line.x for line in lines):
             panels.append(Panel(f"{y_label.capitalize()} on dev", x_label, f"mean {y_label}", lines))
-    entropy = [Line(run.name, *_smooth(*run.series("entropy")), style=i) for i, run in enumerate(data.learners)]
+    entropy = [Line(run.name, *smooth(*run.series("entropy")), style=i) for i, run in enumerate(data.learners)]
     if any(line.x for line in entropy):
         panels.append(Panel("Entropy over the actions", "policy updates", "nats", entropy, y_limits=(0, None)))
     caption = (
@@ -128,7 +130,7 @@ def dead_groups(data: ReportData) -> Section | None:
     panels, series = [], []
     for i, run in enumerate(data.learners):
         series.append(Line(f"{run.name}, closed form", *run.series("dev_dead_group_rate"), style=i))
-        series.append(Line(f"{run.name}, observed", *_smooth(*run.series("observed_dead")), style=i, faint=True))
+        series.append(Line(f"{run.name}, observed", *smooth(*run.series("observed_dead")), style=i, faint=True))
     if any(line.x for line in series):
         panels.append(Panel("While learning", "policy updates", "share of groups", series, y_limits=(-0.02, 1.02)))
     rates = {run.name: run.dead_groups for run in data.learners if run.dead_groups} | dict(data.dead_groups)
@@ -175,26 +177,26 @@ def families(data: ReportData) -> Section | None:
     rows: Rows = []
     for name, s in strategies.items():
         shares = [s["families"][family]["accuracy"] for family in names]
-        rows.append(("own" if name in own else "", [name, *(page.heat_cell(a, _percent(a)) for a in shares)]))
+        rows.append(("own" if name in own else "", [name, *(page.heat_cell(a, percent(a)) for a in shares)]))
     labels = [_breakable(family) for family in names]
     header = ["strategy", *(Html(f"{label} ({sizes[f]['n']})") for f, label in zip(names, labels, strict=True))]
     parts = [tag("h3", "Accuracy"), page.table(header, rows, class_="heat")]
     for name in own:
         parts += [tag("h3", f"Subsets that {name} calls"), _subset_map(strategies[name]["families"], names)]
     note = "In brackets the number of questions; shade and percentage are shares of a family's questions."
-    return "families", "Families of questions", _noted(Html("".join(parts)), note)
+    return "families", "Families of questions", noted(Html("".join(parts)), note)
 
 
 def _subset_map(by_family: Mapping[str, Any], names: Sequence[str], most: int = 12) -> Html:
     total: dict[str, int] = {}
     for family in names:
-        for subset, count in by_family[family]["subsets"].items():
-            total[subset] = total.get(subset, 0) + count
+        for subset, questions in by_family[family]["subsets"].items():
+            total[subset] = total.get(subset, 0) + questions
     subsets = sorted(total, key=lambda subset: (-total[subset], subset))
     rows: Rows = []
     for subset in subsets[:most]:
         shares = [by_family[family]["subsets"].get(subset, 0) / by_family[family]["n"] for family in names]
-        rows.append(("", [subset, *(page.heat_cell(share, _percent(share) if share else "·") for share in shares)]))
+        rows.append(("", [subset, *(page.heat_cell(share, percent(share) if share else "·") for share in shares)]))
     left = sum(total[subset] for subset in subsets[most:])
     if left:
         rest = f"{len(subsets) - most} other subsets, {left} questions together"
@@ -204,16 +206,9 @@ def _subset_map(by_family: Mapping[str, Any], names: Sequence[str], most: int = 
 
 def spent(data: ReportData) -> Section | None:
     """What learning cost."""
-    runs = [run for run in data.learners if run.metrics]
-    keys = list(dict.fromkeys(key for run in runs for key in run.metrics[-1].get("spent", {})))
-    header = ["learner", "updates", "seconds", *(_SPENT_LABELS.get(key, key.replace("_", " ")) for key in keys)]
-    rows: Rows = []
-    for run in runs:
-        last = run.metrics[-1]
-        amounts = [last.get("update"), last.get("seconds"), *(last.get("spent", {}).get(key) for key in keys)]
-        rows.append(("", [run.name, *map(_count, amounts)]))
     note = "The format warm-up is part of the updates, seconds and tokens; evaluation on dev is part of the seconds."
-    return ("spent", "What learning spent", _noted(page.table(header, rows), note)) if rows else None
+    table = spent_table(data.learners)
+    return ("spent", "What learning spent", noted(table, note)) if table is not None else None
 
 
 def examples(data: ReportData) -> Section | None:
@@ -229,7 +224,7 @@ def examples(data: ReportData) -> Section | None:
         body = [part for title, text in shown for part in (tag("h3", title), tag("pre", text))]
         parts.append(tag("details", tag("summary", word, " ", tag("span", about, class_="muted")), *body))
     note = "Rescued: right with the evidence of the chosen tools, wrong without any. Broken: the other way round."
-    return ("examples", "Questions that the tools decided", _noted(Html("".join(parts)), note)) if parts else None
+    return ("examples", "Questions that the tools decided", noted(Html("".join(parts)), note)) if parts else None
 
 
 def failures(data: ReportData) -> Section | None:
@@ -244,15 +239,8 @@ def failures(data: ReportData) -> Section | None:
 
 def made_with(data: ReportData) -> Section | None:
     """Configurations and versions."""
-    shown = {"the run": data.config} | {run.name: run.config for run in data.learners}
-    parts = [
-        tag("details", tag("summary", f"Configuration of {name}"), tag("pre", _as_json(value)))
-        for name, value in shown.items()
-        if value
-    ]
-    if data.versions:
-        parts.append(page.table(["software", "version"], [("", list(item)) for item in data.versions.items()]))
-    return ("made-with", "How it was made", Html("".join(parts))) if parts else None
+    parts = made_with_parts({"the run": data.config} | {run.name: run.config for run in data.learners}, data.versions)
+    return ("made-with", "How it was made", parts) if parts else None
 
 
 SECTIONS = (
@@ -277,43 +265,3 @@ def _own(data: ReportData) -> list[str]:
 def _breakable(name: str) -> Html:
     """A name that may be broken after each underscore: column heads are narrow."""
     return Html(page.escape(name).replace("_", "_<wbr>"))
-
-
-def _noted(content: Html, note: str) -> Html:
-    return Html(content + tag("p", note, class_="note muted"))
-
-
-def _difference(estimate: Sequence[float], spec: str) -> Html:
-    """A cell with a difference and its interval, coloured where the interval excludes zero."""
-    mean, low, high = estimate
-    colour = "good" if low > 0 else "bad" if high < 0 else ""
-    interval = tag("span", f" ({low:{spec}} to {high:{spec}})", class_="muted")
-    return tag("td", tag("b", f"{mean:{spec}}", class_=colour), interval)
-
-
-def _smooth(x: list[float], y: list[float]) -> tuple[list[float], list[float]]:
-    """Running mean over the last `SMOOTHED_OVER` values."""
-    windows = [y[max(0, i + 1 - SMOOTHED_OVER) : i + 1] for i in range(len(y))]
-    return x, [sum(window) / len(window) for window in windows]
-
-
-def _as_json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
-
-
-def _number(value: float | None, spec: str = ".3f") -> str:
-    return "–" if value is None else format(value, spec)
-
-
-def _count(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
-
-
-def _p_value(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.3f}" if value >= 0.001 else f"{value:.1e}"

@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import ToolcreditError, UsageError
-from . import bench, check, data, doctor, evaluate, init, play, quickstart, serve, sgls, table, train
+from . import bench, check, data, doctor, evaluate, init, play, quickstart, report, serve, sgls, table, train
 
 app = typer.Typer(
     name="toolcredit",
@@ -40,6 +40,7 @@ def _options(
 app.command("quickstart")(quickstart.quickstart)
 app.command("train")(train.train_command)
 app.command("eval")(evaluate.evaluate_run)
+app.command("report")(report.report)
 app.add_typer(table.app, name="table")
 app.add_typer(data.app, name="data")
 app.add_typer(sgls.app, name="sgls")

@@ -14,6 +14,7 @@ from ..agents.base import agent_class
 from ..agents.config import set_dotted
 from ..agents.distributed import processes
 from ..benchmarks import held_out_chat
+from ..benchmarks.chat_report import write_chat_report
 from ..benchmarks.experiment import (
     HELD_OUT,
     PRESETS,
@@ -151,6 +152,7 @@ def run(plan: TrainingPlan, resume: bool, as_json: bool) -> None:
         training = json.loads((folder / TRAINING).read_text("utf-8"))
         result = held_out_chat.measure(plan.agent, own, split, env, training) | {"versions": versions()}
         held_out_chat.write_result(result, folder)
+        write_chat_report(folder / "report.html", [folder])
     else:
         result = measure_and_report([plan], folder)
     if as_json:

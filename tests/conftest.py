@@ -127,3 +127,9 @@ def hear_ctrl_c() -> Callable[[], None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     return prepare
+
+
+@pytest.fixture(scope="session")
+def page_reader() -> type:
+    """The class `PageReader` of `tests/fakes/page_reader.py`."""
+    return _load_fake("page_reader").PageReader

@@ -55,6 +55,8 @@ def test_a_run_folder_is_continued_only_with_its_own_configuration(tmp_path):
     other = {"agent": "x", "config": {"rate": 1.0, "policy": {"rank": 8}}}
     with pytest.raises(RunError, match=r"config\.policy\.rank: was 4, now 8\)"):
         RunFolder(tmp_path / "run", other, resume=True)
+    newer = {"agent": "x", "config": {"rate": 1.0, "policy": {"rank": 4, "field_of_a_later_version": None}}}
+    assert RunFolder(tmp_path / "run", newer, resume=True).resumed
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1", "[1]"])

@@ -6,7 +6,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'train'")
 
-from toolcredit.agents.check import check_agent  # noqa: E402
 from toolcredit.agents.sft import SFTLearner  # noqa: E402
 from toolcredit.agents.trajectory import Segment  # noqa: E402
 from toolcredit.errors import RunError, UnknownNameError, UsageError  # noqa: E402
@@ -87,10 +86,6 @@ def test_a_stopped_run_resumes_to_the_same_numbers(env, tmp_path):
     resumed = SFTLearner(TINY, out=tmp_path / "cut")
     resumed.learn(env, eval_env=env, resume=True)
     assert same(weights(whole), weights(resumed))
-
-
-def test_it_is_an_agent_as_the_interface_says(env):
-    check_agent(SFTLearner(TINY | {"max_updates": 1}), env)
 
 
 def test_a_run_can_be_continued_only_with_the_same_kind_of_weights(env, tmp_path):

@@ -1,6 +1,5 @@
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 from toolcredit.agents.base import Agent
@@ -12,34 +11,6 @@ from toolcredit.errors import RunError
 pytest.importorskip("matplotlib")
 
 HOSTILE = "<td></td><script>alert('x')</script>&\"$\\frac{"
-VOID = {"meta", "path", "use", "rect", "line", "br", "img", "link", "input", "wbr"}
-
-
-class Reader(HTMLParser):
-    """Checks that tags nest, and collects text, attributes and ids."""
-
-    def __init__(self, page):
-        super().__init__(convert_charrefs=True)
-        self.open, self.tags, self.attributes, self.text = [], [], [], ""
-        self.feed(page)
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
 
 
 class Ruler(Agent):
@@ -80,8 +51,8 @@ def data(env):
     )
 
 
-def test_everything_is_there(data):
-    reader = Reader(render_report(data))
+def test_everything_is_there(data, page_reader):
+    reader = page_reader(render_report(data))
     for title in (
         "All strategies",
         "Who beats whom",
@@ -105,9 +76,9 @@ def test_everything_is_there(data):
     assert reader.tags.count("svg") == 3
 
 
-def test_the_page_loads_nothing(data):
+def test_the_page_loads_nothing(data, page_reader):
     page = render_report(data)
-    reader = Reader(page)
+    reader = page_reader(page)
     assert not {"script", "link", "iframe", "img", "object", "base"} & set(reader.tags)
     for name, value in reader.attributes:
         if name in ("href", "xlink:href", "src"):
@@ -118,8 +89,8 @@ def test_the_page_loads_nothing(data):
     assert "default-src 'none'" in page
 
 
-def test_ids_are_unique_and_links_lead_somewhere(data):
-    reader = Reader(render_report(data))
+def test_ids_are_unique_and_links_lead_somewhere(data, page_reader):
+    reader = page_reader(render_report(data))
     ids = [value for name, value in reader.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     for name, value in reader.attributes:
@@ -140,7 +111,7 @@ def test_both_themes_are_styled(data):
     assert not re.search(r"#01010\d|#02020\d", page), "a marker colour of the plots was not replaced"
 
 
-def test_hostile_text_is_text(env, subset_bandit):
+def test_hostile_text_is_text(env, subset_bandit, page_reader):
     env = subset_bandit([[1, 0], [0, 1]], [HOSTILE, HOSTILE], down=[("q1", 1)])
     env.tool_names = (HOSTILE,)
     evaluation = evaluate(env, {HOSTILE: Ruler(), **reference_agents()})
@@ -159,16 +130,16 @@ def test_hostile_text_is_text(env, subset_bandit):
             {HOSTILE: HOSTILE},
         )
     )
-    reader = Reader(page)
+    reader = page_reader(page)
     assert "script" not in reader.tags
     assert reader.text.count("<script>alert('x')</script>") > 20
 
 
-def test_without_learners_the_comparison_stands_alone(env):
+def test_without_learners_the_comparison_stands_alone(env, page_reader):
     table = RewardTable.build(type(env)(env.choices), workers=1)
     env = type(env)(env.choices)
     evaluation = evaluate(env, {"mine": Ruler(), **reference_agents(table)}, table=table)
-    reader = Reader(render_report(ReportData("Evaluation", evaluation.summary())))
+    reader = page_reader(render_report(ReportData("Evaluation", evaluation.summary())))
     assert "svg" not in reader.tags
     assert "Learning curves" not in reader.text
     assert "ceiling" in reader.text
@@ -181,13 +152,13 @@ def test_reports_can_be_made_from_result_json(data):
     assert render_report(again) == render_report(data)
 
 
-def test_rare_subsets_are_summed_up(subset_bandit):
+def test_rare_subsets_are_summed_up(subset_bandit, page_reader):
     class Everything(Agent):
         def act(self, observation, info):
             return int(info["id"][1:]) % 16
 
     env = subset_bandit([[0] * 16] * 16)
-    reader = Reader(render_report(ReportData("Many", evaluate(env, {"mine": Everything()}).summary())))
+    reader = page_reader(render_report(ReportData("Many", evaluate(env, {"mine": Everything()}).summary())))
     assert "4 other subsets, 4 questions together" in reader.text
     assert reader.text.count("6.2%") == 12
 

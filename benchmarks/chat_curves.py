@@ -36,31 +36,35 @@ class Curves:
     limits: tuple[float, float | None] | None = None
 
 
-def panel(runs: Runs, curves: Curves) -> Panel | None:
-    """The axes with a line for each run and key; None if no run logged any of it."""
-    lines = []
-    several = len(runs) > 1
-    for i, run in enumerate(runs):
-        for k, (key, label) in enumerate(curves.keys.items()):
-            x, y = run.learner.series(key)
-            if len(x) > _DENSE * len(run.learner.metrics):
-                x, y = smooth(x, y)
-            name = f"{run.name}, {label}" if len(curves.keys) > 1 else run.name
-            lines.append(Line(name if several else label, x, y, style=i if several else k, faint=several and k > 0))
-    if not any(line.x for line in lines):
-        return None
-    return Panel(curves.title, "policy updates", curves.unit, lines, curves.limits)
+def panels(runs: Runs, curves: Curves) -> list[Panel]:
+    """What was logged of these curves: of one run all on the same axes, of several runs one axes for each key."""
+    if len(runs) == 1:
+        lines = [_line(runs[0], key, label, style) for style, (key, label) in enumerate(curves.keys.items())]
+        found = [Panel(curves.title, "policy updates", curves.unit, lines, curves.limits)]
+    else:
+        found = []
+        for key, label in curves.keys.items():
+            title = f"{curves.title}: {label}" if len(curves.keys) > 1 else curves.title
+            lines = [_line(run, key, run.name, style) for style, run in enumerate(runs)]
+            found.append(Panel(title, "policy updates", curves.unit, lines, curves.limits))
+    return [panel for panel in found if any(line.x for line in panel.lines)]
+
+
+def _line(run: ChatRun, key: str, label: str, style: int) -> Line:
+    x, y = run.learner.series(key)
+    if len(x) > _DENSE * len(run.learner.metrics):
+        x, y = smooth(x, y)
+    return Line(label, x, y, style)
 
 
 def _figure(anchor: str, title: str, caption: str, choose: Callable[[Runs], list[Curves]]):  # type: ignore[no-untyped-def]
     """A maker of one section with the panels that `choose` gives."""
 
     def section(runs: Runs) -> Section | None:
-        panels = [made for curves in choose(runs) if (made := panel(runs, curves)) is not None]
-        if not panels:
+        shown = [panel for curves in choose(runs) for panel in panels(runs, curves)]
+        if not shown:
             return None
-        columns = min(len(panels), 2)
-        return anchor, title, page.figure(figure(anchor, panels, title, columns), caption)
+        return anchor, title, page.figure(figure(anchor, shown, title, min(len(shown), 2)), caption)
 
     return section
 

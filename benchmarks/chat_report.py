@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..errors import RunError
 from ..runs import write_atomic
 from . import chat_curves, chat_sections, page
 from .experiment import HELD_OUT
-from .held_out_chat import ChatRecord, read_records
+from .held_out_chat import ChatRecord, read_records, summarise
 from .page import tag
 from .report import LearnerRun
 
@@ -28,48 +29,49 @@ class ChatRun:
 
     Attributes:
         learner: its curves and configuration, under the name that it has on the page.
-        result: `result.json`; empty if the run has not finished.
-        episodes: its held-out episodes; empty likewise.
+        episodes: its held-out episodes; empty if it has not finished.
+        split: what they are of; empty if nothing says so.
+        references: what was measured beside it, by name; empty if nothing was.
+        versions: of what it was made with, where the result says so.
     """
 
     learner: LearnerRun
-    result: Mapping[str, Any] = field(default_factory=dict)
     episodes: Sequence[ChatRecord] = ()
+    split: str = ""
+    references: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """As the page calls it."""
         return self.learner.name
 
-    @property
+    @cached_property
     def own(self) -> Mapping[str, Any]:
-        """What was measured of it, without the references; empty if the run has not finished."""
-        return self.result["strategies"][self.learner.config["agent"]] if self.result else {}
-
-    @property
-    def references(self) -> dict[str, Mapping[str, Any]]:
-        """What was measured beside it."""
-        strategies = self.result.get("strategies", {})
-        return {name: s for name, s in strategies.items() if name != self.learner.config["agent"]}
+        """What was measured of it; empty if it has not finished."""
+        return {**summarise(self.episodes), "ceiling": False} if self.episodes else {}
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike) -> ChatRun:
-        """Read a run folder.
+        """Read a run folder: `config.json`, `metrics.jsonl`, and where they are there `held_out.jsonl`, `result.json`.
 
         Raises:
             RunError: it is none, or a file in it is broken.
         """
         folder = Path(path)
         learner = LearnerRun.from_folder(folder)
-        if not (folder / "result.json").is_file():
+        if not (folder / HELD_OUT).is_file():
             return cls(learner)
         try:
+            episodes = read_records(folder / HELD_OUT)
+            if not (folder / "result.json").is_file():
+                return cls(learner, episodes)
             result = json.loads((folder / "result.json").read_text("utf-8"))
-            run = cls(learner, result, read_records(folder / HELD_OUT))
-            run.own["turns"]  # noqa: B018 - there is such a strategy, and it is one of conversations
-        except (ValueError, KeyError, TypeError) as error:
+            own = learner.config["agent"]
+            references = {name: s for name, s in result["strategies"].items() if name != own and s["turns"] >= 0}
+            return cls(learner, episodes, str(result["split"]), references, dict(result.get("versions", {})))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{folder} holds no result of a run on conversations ({error!r}): train it again") from None
-        return run
 
 
 def read_runs(folders: Sequence[str | os.PathLike]) -> list[ChatRun]:
@@ -96,7 +98,7 @@ def render_chat_report(runs: Sequence[ChatRun]) -> str:
     """The page as text."""
     made = [make(runs) for make in (*chat_sections.RESULTS, *chat_curves.FIGURES, *chat_sections.DETAILS)]
     sections = [section for section in made if section is not None]
-    title = f"{' and '.join(run.name for run in runs)} on {_environments(runs)}"
+    title = f"{', '.join(run.name for run in runs)} on {_environments(runs)}"
     links = tag("nav", *(tag("a", heading, href=f"#{anchor}") for anchor, heading, _ in sections))
     head = tag("header", tag("h1", title), tag("p", chat_sections.verdict(runs), class_="lead"))
     return page.document(title, [head, links, *(page.section(*section) for section in sections)])

@@ -41,10 +41,10 @@ def verdict(runs: Runs) -> str:
     """The result in a sentence or two for each run."""
     sentences = []
     for run in runs:
-        if not run.result:
+        if not run.episodes:
             sentences.append(f"{run.name} has not finished: {_updates(run)} updates so far.")
             continue
-        tasks = f"{run.result['n']} tasks of the split {run.result['split']}"
+        tasks = f"{len(run.episodes)} " + (f"tasks of the split {run.split}" if run.split else "held-out tasks")
         effort = f"with {run.own['turns']:.2f} turns and {run.own['calls']:.2f} calls a task"
         success = _success(run.own)
         if success:
@@ -57,28 +57,26 @@ def verdict(runs: Runs) -> str:
 
 
 def comparison(runs: Runs) -> Section | None:
-    """The runs and the references."""
+    """The runs and the references, one column each."""
     strategies, colours = _strategies(runs)
     if not strategies:
         return None
-    known = [name for name in (*SUCCESSES, *SCORES) if any(name in s for s in strategies.values())]
-    success = _success(next(iter(strategies.values())))
-    header: list[object] = ["strategy", *(_words(name) for name in known)]
-    header[2:2] = ["0% to 100%"] if success else []
-    header += ["turns", "calls", "tokens", "cut", "failed"]
-    rows: Rows = []
+    header: list[object] = [""]
     for name, s in strategies.items():
         mark = tag("span", "ceiling", class_="tag") if s["ceiling"] else ""
-        cells: list[object] = [tag("td", name, mark, title=_ABOUT.get(name, "")), *(_measured(s, key) for key in known)]
-        if success:
-            cells.insert(2, _bar(s[success], colours.get(name, "var(--muted)")) if success in s else "")
-        cells += [f"{s['turns']:.2f}", f"{s['calls']:.2f}", number(s.get("tokens"), ".0f"), s["cut"], s["failed"]]
-        rows.append(("own" if name in colours else "ceiling" if s["ceiling"] else "", cells))
+        style = f"color:{colours[name]}" if name in colours else ""
+        header.append(tag("span", name, mark, style=style, title=_ABOUT.get(name, "")))
+    measured = list(strategies.values())
+    known = [name for name in (*SUCCESSES, *SCORES) if any(name in s for s in measured)]
+    rows: Rows = [("", [_words(name), *(_measured(s, name) for s in measured)]) for name in known]
+    for name, spec in (("turns", ".2f"), ("calls", ".2f"), ("tokens", ".0f")):
+        rows.append(("", [f"{name} a task", *(number(s.get(name), spec) for s in measured)]))
+    rows += [("", [f"{name} tasks", *(s[name] for s in measured)]) for name in ("cut", "failed")]
     note = (
         "Every task once, decoded greedily. Solved: at least 0.9 by the process score, by the mean of process and "
-        "summary, by Name F1. In brackets 95% intervals: Wilson's for shares, a bootstrap over tasks for scores. A "
-        "task that failed or was not scored counts as not solved and 0. Turns, answered calls and sampled tokens are "
-        "per task; cut: tasks that a limit ended."
+        "summary, by Name F1. Below, 95% intervals: Wilson's for shares, a bootstrap over tasks for scores. A task "
+        "that failed or was not scored counts as not solved and 0. Turns, answered calls and sampled tokens are means "
+        "by task; cut: tasks that a limit ended."
     )
     return "comparison", "Held-out tasks", noted(page.table(header, rows), f"{note}{_about_references(runs)}")
 
@@ -189,7 +187,7 @@ def made_with(runs: Runs) -> Section | None:
     """Configurations and versions."""
     versions: dict[str, str] = {}
     for run in runs:
-        for package, version in run.result.get("versions", {}).items():
+        for package, version in run.versions.items():
             known = versions.get(package)
             versions[package] = version if known in (None, version) else f"{known}, {version}"
     parts = made_with_parts({run.name: run.learner.config for run in runs}, versions)
@@ -201,16 +199,16 @@ DETAILS = (spent, examples, failures, made_with)
 
 
 def _strategies(runs: Runs) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
-    """What the finished runs and the references of the first of them measured, and the runs' colours."""
-    finished = [(i, run) for i, run in enumerate(runs) if run.result]
-    own = {run.name: run.own for _, run in finished}
-    colours = {run.name: f"var(--s{i % 6})" for i, run in finished}
-    return own | (finished[0][1].references if finished else {}), colours
+    """What was measured of the finished runs and of the references of the first that has any; the runs' colours."""
+    own = {run.name: run.own for run in runs if run.episodes}
+    colours = {run.name: f"var(--s{i % 6})" for i, run in enumerate(runs) if run.episodes}
+    references = next((run.references for run in runs if run.references), {})
+    return own | dict(references), colours
 
 
 def _about_references(runs: Runs) -> str:
     """What to know if the runs were not all measured on the same tasks."""
-    measured = {(run.result["split"], run.result["n"], tuple(e.id for e in run.episodes)) for run in runs if run.result}
+    measured = {tuple(episode.id for episode in run.episodes) for run in runs if run.episodes}
     return (
         "" if len(measured) < 2 else " The runs were measured on different tasks; the references are the first one's."
     )
@@ -227,12 +225,8 @@ def _measured(strategy: Mapping[str, Any], name: str) -> object:
     part = strategy[name]
     show = percent if "rate" in part else number
     low, high = (show(value) for value in part["ci"])
-    return tag("td", show(part.get("rate", part.get("mean"))), tag("span", f" ({low} to {high})", class_="muted"))
-
-
-def _bar(measured: Mapping[str, Any], colour: str) -> Html:
-    low, high = measured["ci"]
-    return page.interval_bar(measured["rate"], low, high, colour)
+    interval = tag("span", f"{low} to {high}", class_="muted")
+    return tag("td", show(part.get("rate", part.get("mean"))), Html("<br>"), interval)
 
 
 def _reward(episode: ChatRecord, name: str) -> float:

@@ -80,10 +80,10 @@ def figure(name: str, panels: Sequence[Panel], label: str, columns: int = 2) -> 
     with matplotlib.rc_context(_RC):
         drawing = Figure(figsize=(4.6 * columns, 3.2 * rows), layout="constrained")
         FigureCanvasSVG(drawing)
-        axes = drawing.subplots(rows, columns, squeeze=False).flat
+        axes = list(drawing.subplots(rows, columns, squeeze=False).flat)
         for ax, panel in zip(axes, panels, strict=False):
             _draw(ax, panel)
-        for ax in list(axes)[len(panels) :]:
+        for ax in axes[len(panels) :]:
             ax.set_axis_off()
         buffer = io.StringIO()
         drawing.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -135,6 +135,7 @@ def _draw(ax: Any, panel: Panel) -> None:
     ax.set_title(panel.title)
     ax.set_xlabel(panel.x_label)
     ax.set_ylabel(panel.y_label)
+    ax.yaxis.set_major_formatter("{x:g}")  # no offset or power beside the title
     if panel.y_limits is not None:
         ax.set_ylim(*panel.y_limits)
     if panel.x_ticks is not None:

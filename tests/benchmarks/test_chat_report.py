@@ -113,11 +113,11 @@ def test_hostile_text_is_text(tmp_path, page_reader):
 def test_runs_stand_side_by_side_with_paired_differences(tmp_path, page_reader):
     folders = [write_run(tmp_path / name, solved=solved) for name, solved in (("one", 8), ("two", 2))]
     reader = page_reader(page_of(*folders))
-    assert "slca-grpo (one) and slca-grpo (two) on SGLSToolCallingReplay-v0" in reader.text
+    assert "slca-grpo (one), slca-grpo (two) on SGLSToolCallingReplay-v0" in reader.text
     assert reader.text.count("Which run is better") == 2
-    row = re.search(r"slca-grpo \(one\)slca-grpo \(two\)(.*?)Paired", reader.text)[1]
+    row = re.search(r"McNemar pslca-grpo \(one\)slca-grpo \(two\)(.*?)Paired", reader.text)[1]
     assert row.startswith("+0.600 (") and "+60.0 (" in row and row.endswith("600.031")  # six, none, p = 1/32
-    assert "slca-grpo (two), tool" in reader.text  # in a legend
+    assert "Gradient by segment: tool calls" in reader.text
 
 
 def test_runs_on_other_tasks_are_not_paired(tmp_path, page_reader, without_drawings):

@@ -67,8 +67,8 @@ class ChatRun:
             if not (folder / "result.json").is_file():
                 return cls(learner, episodes)
             result = json.loads((folder / "result.json").read_text("utf-8"))
-            own = learner.config["agent"]
-            references = {name: s for name, s in result["strategies"].items() if name != own and s["turns"] >= 0}
+            own = {learner.config["agent"], *result.get("training", ())}  # an import path stands there as it was given
+            references = {name: s for name, s in result["strategies"].items() if name not in own and s["turns"] >= 0}
             return cls(learner, episodes, str(result["split"]), references, dict(result.get("versions", {})))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{folder} holds no result of a run on conversations ({error!r}): train it again") from None

@@ -50,8 +50,10 @@ def write_run(folder, agent="slca-grpo", solved=6, hostile=None, finished=True, 
     if finished:
         own = [episode(f"t{i}", i < solved, text, kind) for i in range(tasks - 1)] + [ChatRecord("t9", error=text)]
         others = {"gold": summarise([episode(f"t{i}", True) for i in range(tasks)]) | {"ceiling": True}}
-        strategies = {agent: summarise(own) | {"ceiling": False}, **others}
-        result = {"split": "test", "n": tasks, "strategies": strategies, "versions": {"torch": "2.x"}}
+        strategies = {"my.module:Learner": summarise(own) | {"ceiling": False}, **others}
+        training = {"my.module:Learner": {"updates": 20}}  # as the command line names it
+        result = {"split": "test", "n": tasks, "strategies": strategies, "training": training}
+        result["versions"] = {"torch": "2.x"}
         (folder / "result.json").write_text(json.dumps(result))
         (folder / "held_out.jsonl").write_text(record_lines(own))
     return folder
@@ -87,6 +89,7 @@ def test_everything_is_there(tmp_path, page_reader):
     assert "not solved slca-grpo, t6, single" not in reader.text and "not solved slca-grpo, t6, parallel" in reader.text
     assert "tool tide" in reader.text and '"seed": 7' in reader.text and "By category" in reader.text
     assert "By tier" not in reader.text  # there is only one
+    assert "my.module" not in reader.text  # the run stands there once
     assert reader.tags.count("svg") == 5
 
 

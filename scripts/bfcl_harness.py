@@ -11,7 +11,7 @@ the replies. The exit code is 1 if a verdict differs. A comparison that was stop
 The modes: `fc` (the wheel's handler for chats with tools), `prompting` (the same with functions and calls as text) and
 `completions` (its handler for local models: prompts written with the model's own template; --model must be a folder).
 Of the wheel only the table of models is replaced: the one that it has imports the clients of all vendors, for which
-150 packages would have to be installed.
+150 packages would have to be installed. And its client waits longer than ten minutes for a reply.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def main() -> int:
     parser.add_argument("--mode", choices=MODES, default="fc")
     parser.add_argument("--category", default="simple_python", help="one of V4's, single-turn or multi-turn")
     parser.add_argument("--limit", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=8, help="entries that the wheel asks for at once")
     given = parser.parse_args()
     bench = given.out / "bench"
     name, mode = MODES[given.mode]
@@ -56,11 +57,11 @@ def main() -> int:
     (project / "test_case_ids_to_generate.json").write_text(json.dumps({given.category: list(ours)}))
     forget_failures(project)
     with served(given.model) as url:
-        wheel(given.harness, project, url, given.model, name, given.category)
+        wheel(given.harness, project, url, given.model, name, given.category, given.threads)
     return compare(ours, project, name)
 
 
-def wheel(harness: Path, project: Path, url: str, model: str, name: str, category: str) -> None:
+def wheel(harness: Path, project: Path, url: str, model: str, name: str, category: str, threads: int = 8) -> None:
     """The wheel's `generate` and `evaluate`, in processes that see the wheel."""
     environment = {
         **os.environ,
@@ -73,7 +74,7 @@ def wheel(harness: Path, project: Path, url: str, model: str, name: str, categor
         "BFCL_SERVED_MODEL": model,
     }
     official = [sys.executable, __file__, "wheel"]
-    asked = ["--run-ids", "--temperature", "0", "--num-threads", "8"]
+    asked = ["--run-ids", "--temperature", "0", "--num-threads", str(threads)]
     if name == MODES["completions"][0]:
         asked += ["--skip-server-setup", "--local-model-path", model]
     run([*official, "generate", "--model", name, *asked], env=environment)
@@ -99,6 +100,12 @@ def run_wheel() -> None:
     from bfcl_eval.model_handler.api_inference.openai_completion import OpenAICompletionsHandler
     from bfcl_eval.model_handler.local_inference.quick_testing_oss import QuickTestingOSSHandler
 
+    class PatientHandler(OpenAICompletionsHandler):
+        """Waits as long as the wheel's handler for local models does, instead of ten minutes."""
+
+        def _build_client_kwargs(self) -> dict[str, Any]:
+            return {**super()._build_client_kwargs(), "timeout": 72000}
+
     for mode, (name, _) in MODES.items():
         table.MODEL_CONFIG_MAPPING[name] = types.SimpleNamespace(
             model_name=os.environ["BFCL_SERVED_MODEL"],
@@ -106,7 +113,7 @@ def run_wheel() -> None:
             url="",
             org="",
             license="",
-            model_handler=QuickTestingOSSHandler if mode == "completions" else OpenAICompletionsHandler,
+            model_handler=QuickTestingOSSHandler if mode == "completions" else PatientHandler,
             input_price=None,
             output_price=None,
             is_fc_model=mode == "fc",

@@ -50,9 +50,7 @@ class BatchedSampler:
         backend.begin(lambda: None)
         self._thread = threading.Thread(target=self._work, name="toolcredit-sampler", daemon=True)
         self._thread.start()
-        atexit.register(
-            self.close
-        )  # a thread that is inside the model when the interpreter goes would abort the process
+        atexit.register(self.close)  # a thread inside the model when the interpreter goes would abort the process
 
     def sample(
         self,

@@ -71,17 +71,17 @@ class Service:
             raise
 
     @contextmanager
-    def place(self, number: int = 1) -> Iterator[None]:
-        """Places in the queue for the time being.
+    def place(self) -> Iterator[None]:
+        """A place in the queue for the time being.
 
         Raises:
-            ApiError: 503, there are not so many.
+            ApiError: 503, there is none.
         """
-        self._take(number)
+        self._take(1)
         try:
             yield
         finally:
-            self._taken -= number
+            self._taken -= 1
 
     def begin(self, job: Job) -> Work:
         """Have the turns of a job sampled.

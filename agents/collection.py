@@ -320,7 +320,7 @@ class Collection:
     def _fail(self, live: _Live, reason: str, lost: bool = False) -> None:
         task = str(live.episode.start.task_id)
         self.failures[live.place] = Failure(task, live.stream[-1], reason)
-        log.warning("task %s, member %d: dropped: %s", task, live.stream[-1], reason)
+        _tell(self.failures[live.place])
         self._remove(live, lost)
 
     def _remove(self, live: _Live, lost: bool = False) -> None:
@@ -338,6 +338,9 @@ def join(parts: Sequence[Part], groups: int, max_new_tokens: int) -> Rollouts:
     """
     finished = {place: t for part in parts for place, t in part.finished.items()}
     failed = {place: failure for part in parts for place, failure in part.failures.items()}
+    for part in parts[1:]:  # of this process, the main one, they were told when they happened
+        for failure in part.failures.values():
+            _tell(failure)
     failures = [failed[place] for place in sorted(failed)]
     if not finished:
         raise InfrastructureError(f"all {len(failures)} episodes failed; the first one: {failures[0].reason}")
@@ -362,6 +365,10 @@ def join(parts: Sequence[Part], groups: int, max_new_tokens: int) -> Rollouts:
     }
     members = [[finished[p] for p in sorted(finished) if p[0] == group] for group in range(groups)]
     return Rollouts(members, failures, stats)
+
+
+def _tell(failure: Failure) -> None:
+    log.warning("task %s, member %d: dropped: %s", failure.task_id, failure.member, failure.reason)
 
 
 def _in_thread(call: Callable[[], Any], wake: Callable[[], None]) -> Future:

@@ -13,6 +13,7 @@ A process that is alone exchanges nothing and imports nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -174,6 +175,8 @@ def processes() -> Processes:
     from accelerate import PartialState
 
     state = PartialState(cpu=_on_cpu(), timeout=PATIENCE)
+    if state.process_index > 0:
+        logging.getLogger(__name__.partition(".")[0]).setLevel(logging.ERROR)  # the main one says the same
     if state.num_processes == 1:
         raise UsageError(
             "several processes were started, but they cannot be joined: start them with `accelerate launch` or torchrun"

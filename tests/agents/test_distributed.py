@@ -40,7 +40,7 @@ def launch(*command, **variables):
     paths = os.pathsep.join(filter(None, [str(FAKES), os.environ.get("PYTHONPATH")]))
     settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths} | variables
     command = [sys.executable, "-m", *map(str, command)]
-    return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=600)
+    return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=1800)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,7 @@ def test_accelerate_launch_on_the_cpu_trains_with_the_processes_it_was_asked_for
     ended = launch("accelerate.commands.launch", *options, *COMMAND, tmp_path / "two")
     assert ended.returncode == 0, ended.stderr
     assert "train slca-grpo, 2 processes" in ended.stderr
+    assert ended.stderr.count("were cut by a length limit") == 4  # two updates, dev, test: each is said once
     assert_equal_runs(tmp_path / "one", tmp_path / "two")
     said = [json.loads(text[text.index("{") :])["strategies"] for text in (alone.stdout, ended.stdout)]
     assert said[0] == said[1]

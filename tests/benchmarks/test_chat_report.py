@@ -147,12 +147,17 @@ def test_the_command_makes_pages_again_and_says_what_is_wrong(tmp_path, without_
     assert "Held-out tasks" in (one / "report.html").read_text()
     assert run(app, ["report", str(one), str(two), "--out", str(tmp_path / "both")]).exit_code == 0
     assert "grpo-chat" in (tmp_path / "both" / "report.html").read_text()
-    for arguments, words in (
+    bandit = tmp_path / "bandit"
+    bandit.mkdir()
+    env = {"id": "GenomeToolSubset-v0", "kwargs": {}}
+    (bandit / "config.json").write_text(json.dumps({"agent": "fgpo", "config": {}, "env": env}))
+    for folders, words in (
         ([one, two], "--out"),
         ([tmp_path], "config.json"),
+        ([one, bandit, "--out", tmp_path], "a page for each kind"),
+        ([bandit, bandit, "--out", tmp_path], "same learner"),
     ):
-        done = run(app, ["report", *map(str, arguments)])
-        assert words in str(done.exception)
+        assert words in str(run(app, ["report", *map(str, folders)]).exception)
 
 
 def test_a_broken_result_is_one_error(tmp_path):

@@ -187,5 +187,8 @@ def test_quickstart_from_nothing_to_a_report_and_again(tmp_path):
     assert again.returncode == 0 and json.loads(again.stdout) == result
     measured = toolcredit("eval", tmp_path / "run" / "grpo", "--split", "dev", "--json")
     assert measured.returncode == 0 and "grpo" in json.loads(measured.stdout)["strategies"]
+    folders = [tmp_path / "run" / name for name in ("fgpo", "grpo")]
+    assert toolcredit("report", *folders, "--out", tmp_path / "both").returncode == 0
+    assert "Who beats whom" in (tmp_path / "both" / "report.html").read_text("utf-8")
     refused = toolcredit(*command[:4], 2, *command[5:])
     assert refused.returncode == 2 and "max_updates: was 1, now 2" in refused.stderr

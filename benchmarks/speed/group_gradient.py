@@ -34,6 +34,7 @@ def measure(
     """
     import torch
 
+    from ...agents.chat_learner import task_ids
     from ...agents.group_methods import SLCAGRPO
     from ...agents.sequence_logprobs import pad_batch, token_logprobs
     from ..experiment import load_preset
@@ -45,7 +46,7 @@ def measure(
     learner.bind(env)
     engine = learner.engine(env)
     try:
-        rollouts = engine.collect(engine.task_ids[:tasks], group, seed=0, max_new_tokens=config["max_new_tokens"])
+        rollouts = engine.collect(task_ids(engine)[:tasks], group, seed=0, max_new_tokens=config["max_new_tokens"])
     finally:
         engine.close()
     batch = pad_batch([t for own in rollouts for t in own])

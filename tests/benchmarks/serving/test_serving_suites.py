@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from toolcredit.benchmarks.bfcl.references import Gold
+from toolcredit.benchmarks.bfcl.gold import gold_reply, gold_turns
 from toolcredit.benchmarks.players import EndpointPlayer, local_player
+from toolcredit.benchmarks.registry import make_suite
 from toolcredit.benchmarks.runner import run_suite
-from toolcredit.benchmarks.suite import Selection, make_suite
+from toolcredit.benchmarks.suite import Selection
 from toolcredit.envs.sgls.parsing import from_openai
 from toolcredit.llm.local import load_local_model
 from toolcredit.runs import read_jsonl
@@ -108,8 +109,10 @@ class Teacher:
     def __init__(self, entries, prompting):
         self.answers = {}
         for number, entry in enumerate(entries):
-            left = Gold(entry, prompting)._left
-            texts = [from_openai(dict(message)) for message in left]
+            turns = (
+                gold_turns(entry, prompting) if entry.kind.kind == "multi_turn" else [[gold_reply(entry, prompting)]]
+            )
+            texts = [from_openai(dict(step)) for turn in turns for step in turn]
             question = entry.turns[0][-1]["content"]
             self.answers[question] = [spoilt(text) for text in texts] if number % 3 == 2 else texts
         assert len(self.answers) == len(entries)

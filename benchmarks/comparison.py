@@ -89,14 +89,16 @@ def compare(first: str | os.PathLike, second: str | os.PathLike) -> dict[str, An
 def _difference(pairs: Sequence[Pair]) -> dict[str, Any]:
     one, other = [a.success for a, _ in pairs], [b.success for _, b in pairs]
     tasks = [a.task.id for a, _ in pairs]
-    difference = bootstrap_mean([a - b for a, b in zip(one, other, strict=True)], tasks, draws=2_000)
+    differences = [a - b for a, b in zip(one, other, strict=True)]
+    difference = bootstrap_mean(differences, tasks, draws=2_000)
     test = mcnemar(one, other)
     return {
         "n": len(pairs),
         "first": sum(one) / len(one),
         "second": sum(other) / len(other),
         "difference": difference.mean,
-        "ci": [difference.low, difference.high],
+        # where all came out alike, resampling would claim certainty
+        "ci": [difference.low, difference.high] if len(set(differences)) > 1 else None,
         "first_only": test.first_only,
         "second_only": test.second_only,
         "p_value": test.p_value if len(set(tasks)) == len(tasks) else None,

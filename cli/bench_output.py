@@ -139,7 +139,7 @@ def print_comparison(found: Mapping[str, Any]) -> None:
             interval(part["ci"]),
             str(part["first_only"]),
             str(part["second_only"]),
-            "–" if part["p_value"] is None else f"{part['p_value']:.3g}",
+            "–" if part["p_value"] is None else _p_value(part["p_value"]),
         ]
         for name, part in [("all", found["overall"]), *found["categories"].items()]
     ]
@@ -188,3 +188,7 @@ def print_task(run: Path, task: str, as_json: bool) -> None:
 def _printable(text: str) -> str:
     """Without what would steer a terminal: what models write is anybody's text."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _p_value(p: float) -> str:
+    return f"{p:.3g}" if p >= 1e-300 else "< 1e-300"  # below, floats end

@@ -19,7 +19,7 @@ from toolcredit.benchmarks.chat_agents import (
 from toolcredit.benchmarks.players import EndpointPlayer, ObjectPlayer, make_player
 from toolcredit.benchmarks.registry import make_suite
 from toolcredit.benchmarks.runner import run_suite
-from toolcredit.benchmarks.suite import DeadlineError, Selection, SuiteTask, TaskContext
+from toolcredit.benchmarks.suite import DeadlineError, Outcome, Score, Selection, Suite, SuiteTask, TaskContext
 from toolcredit.errors import ConfigError, RunError, UnknownNameError, UsageError
 from toolcredit.runs import read_jsonl
 
@@ -309,6 +309,65 @@ def test_a_conversation_that_does_not_fit_is_a_failure(tiny, toy_suite):
     agent = tiny.start(TASK, TaskContext())
     with pytest.raises(UsageError, match="do not fit"):
         agent.respond([{"role": "user", "content": "word " * tiny.local.context_length}], [])
+
+
+class Toolbox(Suite):
+    """Questions beside tools whose schemas take so many words each; only names and parameters matter."""
+
+    name = "toolbox"
+    beside = ()
+
+    def __init__(self, words):
+        self.words = words
+
+    @property
+    def identity(self):
+        return {"words": self.words}
+
+    def tasks(self, selection):
+        return [SuiteTask(str(i), "all", {"words": words}) for i, words in enumerate(self.words)]
+
+    def episode(self, task, context):
+        assert context.reference == "gold" or task.payload["words"] < 2_000, "nobody plays what does not fit"
+        schema = {"type": "object", "properties": {"q": {"type": "string"}}}
+        about = "word " * task.payload["words"]
+        function = {"name": "search", "description": about, "parameters": schema}
+        reply = yield [{"role": "user", "content": "Hello?"}], [{"type": "function", "function": function}]
+        return Outcome({"said": reply})
+
+    def score(self, task, outcome):
+        return Score(bool(outcome.output["said"]))
+
+    def reference(self, name, task, context):
+        return Scripted([])
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"), [((5, 5, 5), "auto"), ((5, 1_900, 1_900), "compact"), ((5, 5, 10_000), "auto")]
+)
+def test_chats_are_written_compactly_where_they_do_not_fit_otherwise(words, chosen, tmp_path, caplog):
+    """The prompt of middle length decides; schemas of 1,900 words do not fit into the context, their names do."""
+    pytest.importorskip("torch", reason="needs the extra 'train'")
+    suite = Toolbox(words)
+    player = make_player("local:tiny", suite, {"max_tokens": 4})
+    player.prepare(suite, suite.tasks(Selection()))
+    told = player.identity["template"]
+    assert told.partition(",")[0] == chosen
+    ids, _ = player.prompt([USER], [{"type": "function", "function": {"name": "search", "parameters": {}}}])
+    assert ("<tools>" in player.local.tokenizer.decode(ids)) == (chosen == "auto")
+    assert [record.getMessage() for record in caplog.records if "template" in record.getMessage()] == (
+        [f"tiny: template {told}"] if chosen == "compact" else []
+    )
+    fixed = make_player("local:tiny", suite, {"max_tokens": 4, "template": "chatml"})
+    fixed.prepare(suite, suite.tasks(Selection()))
+    assert fixed.identity["template"] == "chatml"
+
+
+def test_a_run_says_how_chats_were_written(tmp_path):
+    pytest.importorskip("torch", reason="needs the extra 'train'")
+    suite = Toolbox((1_900,))
+    result = run_suite(suite, make_player("local:tiny", suite, {"max_tokens": 4}), tmp_path / "run")
+    assert result["completed"] == 1 and result["agent_identity"]["template"].startswith("compact, since prompts of ")
 
 
 def test_a_turn_that_would_end_too_late_is_not_waited_for(tiny):

@@ -136,9 +136,11 @@ def test_a_comparison_is_paired(played):
     assert found["changes"] == []
 
 
-def test_the_difference_of_a_run_to_itself_is_zero_without_spread(played):
+def test_the_difference_of_a_run_to_itself_is_zero_without_an_interval(played):
     found = compare(played("one", wrong=5), played("again", wrong=5))
-    assert found["overall"]["ci"] == [0.0, 0.0] and found["overall"]["p_value"] == 1.0
+    assert (
+        found["overall"]["difference"] == 0.0 and found["overall"]["ci"] is None and found["overall"]["p_value"] == 1.0
+    )
     assert found["aggregates"]["micro"]["ci"] == [0.0, 0.0] and found["attempts"] == []
 
 

@@ -68,7 +68,7 @@ def compare(first: str | os.PathLike, second: str | os.PathLike) -> dict[str, An
             for name in dict.fromkeys(pair[0].task.category for pair in pairs)
         },
         "aggregates": {
-            name: _aggregate_difference(value, values[1].get(name)) | {"ci": intervals[name]}
+            name: _aggregate_difference(value, values[1].get(name)) | {"ci": _spread(intervals[name])}
             for name, value in values[0].items()
         },
         "attempts": [
@@ -89,20 +89,23 @@ def compare(first: str | os.PathLike, second: str | os.PathLike) -> dict[str, An
 def _difference(pairs: Sequence[Pair]) -> dict[str, Any]:
     one, other = [a.success for a, _ in pairs], [b.success for _, b in pairs]
     tasks = [a.task.id for a, _ in pairs]
-    differences = [a - b for a, b in zip(one, other, strict=True)]
-    difference = bootstrap_mean(differences, tasks, draws=2_000)
+    difference = bootstrap_mean([a - b for a, b in zip(one, other, strict=True)], tasks, draws=2_000)
     test = mcnemar(one, other)
     return {
         "n": len(pairs),
         "first": sum(one) / len(one),
         "second": sum(other) / len(other),
         "difference": difference.mean,
-        # where all came out alike, resampling would claim certainty
-        "ci": [difference.low, difference.high] if len(set(differences)) > 1 else None,
+        "ci": _spread([difference.low, difference.high]),
         "first_only": test.first_only,
         "second_only": test.second_only,
         "p_value": test.p_value if len(set(tasks)) == len(tasks) else None,
     }
+
+
+def _spread(interval: list[float] | None) -> list[float] | None:
+    """An interval; None for one of no width: where all tasks differ alike, resampling would claim certainty."""
+    return interval if interval is not None and interval[0] < interval[1] else None
 
 
 def _aggregate_difference(one: float | None, other: float | None) -> dict[str, float | None]:

@@ -23,7 +23,7 @@ from typing import Any
 from ..envs.sgls.env import MAX_TURN_CHARS
 from ..envs.sgls.json_strict import cut_middle, loads, without_surrogates
 from ..envs.sgls.parsers import make_parser
-from ..envs.sgls.parsing import OUR_TAGS, CallParser
+from ..envs.sgls.parsing import INVALID_CALL, OUR_TAGS, CallParser
 from ..envs.sgls.transcripts import as_text, fresh
 from ..errors import ConfigError, EmptySplitError, InfrastructureError, UnknownNameError, UsageError
 from .chat_agents import Conversation, conversation_as_text, read_turn
@@ -155,8 +155,9 @@ class SuiteEnv(Conversation):
 
         Returns:
             The conversation, the reward (0.0 unless the episode ends and is scored), `terminated`, `truncated` at a
-            limit or a failure, and the info: `task_id`, `tools`, `rewards`, `turn` (its `calls`), and at the end
-            `detail` (why the suite scored so), `transcript` (one JSON line), `reason` and `error`.
+            limit or a failure, and the info: `task_id`, `tools`, `rewards`, `turn` (its `calls`, and how many of its
+            `blocks` are readable: `valid_blocks`), and at the end `detail` (why the suite scored so), `transcript` (one
+            JSON line), `reason` and `error`.
 
         Raises:
             UsageError: the action is no string, or no episode is running.
@@ -174,7 +175,7 @@ class SuiteEnv(Conversation):
             running.over, ending = True, self._scored(running, end.value)
         except InfrastructureError as error:
             running.over, ending = True, _failed(error)
-        info = {**self._info(running), "turn": {"calls": _calls(message)}, **ending}
+        info = {**self._info(running), "turn": _turn(message), **ending}
         cut = "reason" in info
         reward = float(info["rewards"]["total"] or 0.0)
         return fresh(running.shown), reward, running.over and not cut, running.over and cut, info
@@ -295,6 +296,13 @@ def _calls(message: Message, read: Callable[[str], Any] = str) -> list[dict[str,
     """The calls of an assistant's message by name and arguments."""
     functions = [call["function"] for call in message.get("tool_calls") or ()]
     return [{"name": f["name"], "arguments": read(f["arguments"])} for f in functions]
+
+
+def _turn(message: Message) -> dict[str, Any]:
+    """What is told of a turn."""
+    calls = _calls(message)
+    readable = sum(call["name"] != INVALID_CALL for call in calls)
+    return {"calls": calls, "blocks": len(calls), "valid_blocks": readable}
 
 
 def _failed(error: InfrastructureError) -> dict[str, Any]:

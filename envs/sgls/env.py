@@ -24,7 +24,7 @@ from ..spaces import ChatMessages, UnicodeText
 from .json_strict import cut_middle, without_surrogates
 from .mocks import Mock, Scene, Session, is_error, make_mock
 from .parsers import make_parser
-from .parsing import LEVELS, OUR_TAGS, CallParser, ParsedTurn, from_openai, safe_json, to_openai
+from .parsing import INVALID_CALL, LEVELS, OUR_TAGS, CallParser, ParsedTurn, from_openai, safe_json, to_openai
 from .presentation import Presentation, Presenter
 from .recordings import read_recordings
 from .scoring import Scorer, make_scorer
@@ -336,7 +336,7 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
             record["cut"] = len(content) > self._max_response_chars
             content = cut_middle(content, self._max_response_chars)
             episode.tokens += self._count(content)
-            name = (result.name or "invalid_call")[:64]
+            name = (result.name or INVALID_CALL)[:64]
             message = {"role": "tool", "tool_call_id": record["id"], "name": name, "content": content}
             episode.messages.append(message)
 

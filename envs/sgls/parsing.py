@@ -30,6 +30,9 @@ from .tasks import Call
 
 LEVELS = ("strict", "fenced", "repaired")
 
+#: the name of an entry that is no call, where one is needed
+INVALID_CALL = "invalid_call"
+
 _TAG = re.compile(r"<(/?)(tool_call|think|thinking)>")
 _THINK_TAG = re.compile(r"<(/?)(think|thinking)>")
 _CALL_TAG = re.compile(r"</?tool_call>")
@@ -356,7 +359,7 @@ def to_openai(text: str, turn: int = 0, parser: CallParser | None = None) -> dic
         turn: its number in the episode, from 0; part of the ids.
         parser: the syntax; default Hermes.
 
-    An entry that is no call becomes a call of `invalid_call`, since the environment answers it by a tool message.
+    An entry that is no call becomes a call of `INVALID_CALL`, since the environment answers it by a tool message.
     Reasoning is left out, as endpoints want it.
     """
     parsed = (parser or HERMES).parse(text)
@@ -366,7 +369,7 @@ def to_openai(text: str, turn: int = 0, parser: CallParser | None = None) -> dic
             {
                 "id": call_id(turn, index),
                 "type": "function",
-                "function": {"name": call.name or "invalid_call", "arguments": canonical(call.arguments)},
+                "function": {"name": call.name or INVALID_CALL, "arguments": canonical(call.arguments)},
             }
             for index, call in enumerate(parsed.calls)
         ]

@@ -101,7 +101,7 @@ def test_an_episode_step_by_step():
     observation, reward, terminated, truncated, info = env.step(f"Let me see.\n{CALL}")
     assert (reward, terminated, truncated) == (0.0, False, False)
     assert observation[2]["content"] == f"Let me see.\n{CALL}" and info["rewards"] == nothing
-    assert info["turn"] == {"calls": [{"name": "look", "arguments": "{}"}]}
+    assert info["turn"] == {"calls": [{"name": "look", "arguments": "{}"}], "blocks": 1, "valid_blocks": 1}
     # the tool's answer cannot close its own tag, nor hold what UTF-8 cannot
     assert observation[3] == {"role": "tool", "tool_call_id": "call_0_0", "content": "&lt;tool_response>3�"}
     observation, *_, info = env.step("A door.")
@@ -161,6 +161,7 @@ def test_malformed_calls_are_answered_not_raised():
         known = len(observation)
         observation, _, terminated, truncated, info = env.step(text)
         assert not terminated and not truncated and info["turn"]["calls"]
+        assert info["turn"]["blocks"] - info["turn"]["valid_blocks"] == (text != CALL * 2)
         assert {message["role"] for message in observation[known + 1 :]} == {"tool"}
 
 

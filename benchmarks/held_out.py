@@ -21,6 +21,7 @@ from ..envs.table import RewardTable
 from ..errors import InfrastructureError, RunError
 from ..runs import read_jsonl, write_json
 from .experiment import GROUP_SIZES, HELD_OUT, TRAINING, TrainingPlan, held_out_env
+from .held_out_chat import print_training
 from .report import LearnerRun, ReportData, write_report
 from .strategies import REFERENCES, Evaluation, Example, Record, evaluate, examples, reference_agents
 
@@ -134,9 +135,7 @@ def print_result(result: Mapping[str, Any], out: Path | None = None) -> None:
         reward = "none" if c["reward_ci"] is None else _signed(c["reward_difference"], *c["reward_ci"])
         accuracy = _signed(c["accuracy_difference"], *c["accuracy_ci"])
         console.print(f"{c['strategy']} − {c['reference']}: accuracy {accuracy}{p}; reward {reward}", highlight=False)
-    for name, training in result.get("training", {}).items():
-        spent = ", ".join(f"{value:,.0f} {key.replace('_', ' ')}" for key, value in training["spent"].items())
-        console.print(f"{name}: {training['updates']} updates in {training['seconds']:.0f} s; {spent}", highlight=False)
+    print_training(result.get("training", {}), console)
     if out is not None:
         console.print(f"report: {out / 'report.html'}", highlight=False)
 

@@ -25,6 +25,8 @@ from ..runs import read_jsonl, write_json
 from .stats import bootstrap_mean, wilson
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ..agents.trajectory import Trajectory
 
 #: Rewards that are shares of tasks; the others are scores.
@@ -263,11 +265,16 @@ def print_result(result: Mapping[str, Any], out: Path | None = None) -> None:
     console.print(shown)
     for failure in result["failures"][:SHOWN_FAILURES]:
         console.print(f"failed: {failure['id']}: {failure['error']}", markup=False, highlight=False)
-    for name, training in result.get("training", {}).items():
-        spent = ", ".join(f"{value:,.0f} {key.replace('_', ' ')}" for key, value in training["spent"].items())
-        console.print(f"{name}: {training['updates']} updates in {training['seconds']:.0f} s; {spent}", highlight=False)
+    print_training(result.get("training", {}), console)
     if out is not None:
         console.print(f"report: {out / 'report.html'}", highlight=False)
+
+
+def print_training(trainings: Mapping[str, Mapping[str, Any]], console: Console) -> None:
+    """What each training took, a line each."""
+    for name, training in trainings.items():
+        spent = ", ".join(f"{value:,.0f} {key.replace('_', ' ')}" for key, value in training["spent"].items())
+        console.print(f"{name}: {training['updates']} updates in {training['seconds']:.0f} s; {spent}", highlight=False)
 
 
 def _with_interval(part: Mapping[str, Any]) -> str:

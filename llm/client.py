@@ -147,13 +147,16 @@ class ChatClient:
         """
         body = self._body(messages, params)
         self._count(calls=1)
-        cache, key = (self._cache if params.get("temperature") == 0 else None), self._request_key(body)
+        cache = self._cache if params.get("temperature") == 0 else None
+        key = self._request_key(body) if cache is not None else ""
         if cache is not None and (stored := cache.get(key)) is not None:
             self._count(cached=1)
             return stored
+        longest = params.get("max_tokens")
+        estimate = len(body) // 3 + (longest if isinstance(longest, int) else 0)
         here = background()
         try:
-            completion = here.run(self._ask(here, body))
+            completion = here.run(self._ask(here, body, estimate))
         except AttemptError as error:
             self._count(failures=1)
             raise EndpointError(f"{self.base_url}, model {self.model!r}: {error.reason}") from None
@@ -162,7 +165,7 @@ class ChatClient:
             cache.put(key, completion)
         return completion
 
-    def _body(self, messages: Sequence[dict[str, Any]], params: dict[str, Any]) -> dict[str, Any]:
+    def _body(self, messages: Sequence[dict[str, Any]], params: dict[str, Any]) -> bytes:
         taken = [name for name in _OWN_FIELDS if name in params]
         if taken:
             raise ConfigError(
@@ -171,19 +174,17 @@ class ChatClient:
         body = {"model": self.model, "messages": list(messages), **params}
         try:
             # lone surrogates, which hostile text can hold, cannot be sent
-            return json.loads(json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
+            return json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"the request is not plain JSON: {error}") from None
 
-    def _request_key(self, body: dict[str, Any]) -> str:
-        canonical = json.dumps([self.base_url, body], sort_keys=True, separators=(",", ":"))
+    def _request_key(self, body: bytes) -> str:
+        canonical = json.dumps([self.base_url, json.loads(body)], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    async def _ask(self, here: Background, body: dict[str, Any]) -> Completion:
-        """All attempts of one call, on the event loop."""
+    async def _ask(self, here: Background, body: bytes, estimate: int) -> Completion:
+        """All attempts of one call of about so many tokens, on the event loop."""
         connection = self._connect(here)
-        longest = body.get("max_tokens")
-        estimate = len(json.dumps(body)) // 3 + (longest if isinstance(longest, int) else 0)
         spent, attempt = 0.0, 0
         while True:
             attempt += 1
@@ -203,10 +204,10 @@ class ChatClient:
             await asyncio.sleep(wait)
             spent += wait
 
-    async def _attempt(self, connection: _Connection, body: dict[str, Any], seconds: float) -> Completion:
+    async def _attempt(self, connection: _Connection, body: bytes, seconds: float) -> Completion:
         self._count(requests=1)
         try:
-            raw, kind = await asyncio.wait_for(post_chat(connection.create, body, self._max_reply_bytes), seconds)
+            raw, kind = await asyncio.wait_for(post_chat(connection.post, body, self._max_reply_bytes), seconds)
         except asyncio.TimeoutError:
             raise AttemptError(f"no whole reply within {seconds:.3g} s", transient=True) from None
         return parse_reply(raw, kind)
@@ -228,9 +229,7 @@ class ChatClient:
             client = openai.AsyncOpenAI(
                 api_key=self._key(), base_url=self.base_url, max_retries=0, timeout=None, http_client=here.http()
             )
-            # taken here, not per request: it imports much, which must not count as waiting for the endpoint
-            create = client.chat.completions.with_streaming_response.create
-            self._connection = _Connection(here, create, here.limiter(self.base_url, self.limit))
+            self._connection = _Connection(here, client.post, here.limiter(self.base_url, self.limit))
         return self._connection
 
     def _key(self) -> str:
@@ -269,7 +268,7 @@ class ChatClient:
 @dataclass(frozen=True)
 class _Connection:
     background: Background
-    create: Any
+    post: Any
     limiter: Limiter
 
 

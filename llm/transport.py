@@ -112,12 +112,15 @@ def _httpx() -> Any:
     return importlib.import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
 
 
-async def post_chat(create: Any, body: dict[str, Any], max_bytes: int) -> tuple[bytes, str]:
+async def post_chat(post: Any, body: bytes, max_bytes: int) -> tuple[bytes, str]:
     """Send one chat completion request, without retries.
 
+    The request goes out as it is: the openai package's typed methods would walk all messages once more to rename
+    fields, which takes longer than sending them.
+
     Args:
-        create: `chat.completions.with_streaming_response.create` of an `openai.AsyncOpenAI` over `Background.http`.
-        body: the request's JSON.
+        post: the method of an `openai.AsyncOpenAI` over `Background.http`.
+        body: the request, as JSON.
         max_bytes: cap on the size of the reply's body.
 
     Returns:
@@ -128,15 +131,17 @@ async def post_chat(create: Any, body: dict[str, Any], max_bytes: int) -> tuple[
     """
     import openai
 
-    rest = {key: value for key, value in body.items() if key not in ("model", "messages")}
     try:
-        async with create(model=body["model"], messages=body["messages"], extra_body=rest) as response:
+        response = await post("/chat/completions", content=body, cast_to=_httpx().Response, stream=True)
+        try:
             raw = bytearray()
-            async for chunk in response.iter_bytes():
+            async for chunk in response.aiter_bytes():
                 raw += chunk
                 if len(raw) > max_bytes:
                     raise AttemptError(f"the reply is larger than {max_bytes} bytes", transient=False)
             return bytes(raw), response.headers.get("content-type", "")
+        finally:
+            await response.aclose()
     except openai.APIStatusError as error:
         status, headers = error.status_code, error.response.headers
         text = error.response.extensions.get(_ERROR_BODY, b"").decode("utf-8", "replace")

@@ -8,10 +8,11 @@ Invariants:
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,26 @@ def read_jsonl(path: str | os.PathLike) -> Iterator[dict[str, Any]]:
             yield record
 
 
+def cut_jsonl(path: str | os.PathLike, is_late: Callable[[dict[str, Any]], bool]) -> None:
+    """Cut a JSONL file off before the first record that is late, so that what follows can be written again.
+
+    Args:
+        path: the file; nothing happens if there is none.
+        is_late: whether a record, and all after it, are to go. A torn last line goes in any case.
+
+    Raises:
+        RunError: as `read_jsonl`.
+    """
+    path = Path(path)
+    if not path.exists():
+        return
+    kept = sum(1 for _ in itertools.takewhile(lambda record: not is_late(record), read_jsonl(path)))
+    with open(path, "r+b") as file:
+        for _ in range(kept):
+            file.readline()
+        file.truncate(file.tell())
+
+
 class RunFolder:
     """The folder of one run: `config.json`, `metrics.jsonl`, `state/`, `result.json`, `report.html`.
 
@@ -143,7 +164,8 @@ class RunFolder:
             raise RunError(
                 f"{self.path} holds a run already: continue it with --resume, or choose another folder with --out"
             )
-        changes = "; ".join(_changes(stored, self.config)) if stored is not None else ""
+        found = differences(stored, self.config) if stored is not None else ()
+        changes = "; ".join(f"{name}: was {old!r}, now {new!r}" for name, old, new in found)
         if changes:  # a field that did not exist when the run was started, and is null now, is none
             raise RunError(
                 f"{self.path} was started with another configuration ({changes}): use its own, or another --out"
@@ -172,10 +194,10 @@ class RunFolder:
         return config
 
 
-def _changes(old: Any, new: Any, name: str = "") -> Iterator[str]:
-    """`name: was …, now …` for each value that differs, nested fields by their dotted names."""
+def differences(old: Any, new: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Name, old and new value of each field that differs, nested ones by their dotted names; a missing one is None."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
-            yield from _changes(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+            yield from differences(old.get(key), new.get(key), f"{name}.{key}" if name else key)
     elif old != new:
-        yield f"{name}: was {old!r}, now {new!r}"
+        yield name, old, new

@@ -15,10 +15,13 @@ from typing import Any
 import torch
 
 from ..errors import RunError
-from ..runs import RunFolder, read_jsonl, write_atomic
+from ..runs import RunFolder, cut_jsonl
 from .base import Callback
 
 Weights = Mapping[str, torch.Tensor]
+
+TRAJECTORIES = "trajectories.jsonl"
+"""The sampled episodes in a run folder, where a learner keeps them; each record names its update."""
 
 
 class Progress:
@@ -83,7 +86,7 @@ class Progress:
         write_state(self.state_path, tensors, progress)
 
     def restore(self, weights: Weights, optimizer: torch.optim.Optimizer) -> None:
-        """Fill `weights` and `optimizer` from the checkpoint and cut the metrics back to it.
+        """Fill `weights` and `optimizer` from the checkpoint and cut metrics and trajectories back to it.
 
         A run that was killed before its first checkpoint starts anew.
 
@@ -91,7 +94,7 @@ class Progress:
             RunError: the checkpoint is torn or belongs to a policy with other trainable weights.
         """
         if self.run is None or self.state_path is None or not self.state_path.exists():
-            self._cut_metrics()
+            self._cut_records()
             return
         tensors, progress = read_state(self.state_path)
         stored = _with_prefix(tensors, "weight/")
@@ -108,15 +111,14 @@ class Progress:
         optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
         self.update, self.seconds = progress["update"], progress["seconds"]
         self.spent, self.best = progress["spent"], progress["best"]
-        self._cut_metrics()
+        self._cut_records()
 
-    def _cut_metrics(self) -> None:
+    def _cut_records(self) -> None:
         """Drop the records after the checkpoint: their updates are made again."""
         if self.run is None or not self.writes:
             return
-        kept = [r for r in read_jsonl(self.run.metrics.path) if r["update"] <= self.update]
-        if self.run.metrics.path.exists():
-            write_atomic(self.run.metrics.path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept))
+        for path in (self.run.metrics.path, self.run.path / TRAJECTORIES):
+            cut_jsonl(path, lambda record: record["update"] > self.update)
 
 
 def write_state(path: Path, tensors: Weights, progress: dict[str, Any]) -> None:

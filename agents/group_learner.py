@@ -30,6 +30,7 @@ from .backends.vllm import VLLMBackend
 from .bandit_learner import batch_indices
 from .chat_learner import ChatLearner, log, task_ids
 from .chat_policy import Reference
+from .checkpoint import TRAJECTORIES
 from .distributed import processes
 from .episode_metrics import SEGMENTS, describe_rollouts, mean_advantages
 from .estimators import Advantages, Group, estimator, summarise
@@ -117,7 +118,7 @@ class GroupLearner(ChatLearner):
         log.info("%s: KL reference: %s", self.name, kind)
         self._record = None
         if self.out is not None and config.keep_trajectories and processes().is_main:
-            self._record = JsonLines(self.out / "trajectories.jsonl")
+            self._record = JsonLines(self.out / TRAJECTORIES)
 
     # ---------------------------------------------------------------------------------------------- an update
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from toolcredit.errors import RunError
-from toolcredit.runs import JsonLines, RunFolder, read_jsonl, write_atomic, write_json
+from toolcredit.runs import JsonLines, RunFolder, cut_jsonl, read_jsonl, write_atomic, write_json
 
 
 def test_write_atomic_replaces_and_leaves_nothing_else(tmp_path):
@@ -44,6 +44,17 @@ def test_a_broken_line_in_the_middle_is_an_error(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a":\n{"a": 2}\n')
     with pytest.raises(RunError, match="line 2"):
         list(read_jsonl(tmp_path / "x.jsonl"))
+
+
+@pytest.mark.parametrize("tail", ["", '{"n": ', "torn é"])
+@pytest.mark.parametrize("last", [-1, 0, 2, 9])
+def test_records_are_cut_off_from_the_first_late_one(tmp_path, last, tail):
+    lines = [json.dumps({"n": n, "text": "é" * n}, ensure_ascii=False) + "\n" for n in range(5)]
+    (tmp_path / "records.jsonl").write_text("".join(lines) + tail, "utf-8")
+    cut_jsonl(tmp_path / "records.jsonl", lambda record: record["n"] > last)
+    assert (tmp_path / "records.jsonl").read_text("utf-8") == "".join(lines[: last + 1])
+    cut_jsonl(tmp_path / "nothing.jsonl", lambda record: True)
+    assert not (tmp_path / "nothing.jsonl").exists()
 
 
 def test_a_run_folder_is_continued_only_with_its_own_configuration(tmp_path):

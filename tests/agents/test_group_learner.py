@@ -98,7 +98,7 @@ def test_the_same_seed_gives_the_same_numbers(env, kind):
 
 
 def test_a_stopped_run_resumes_to_the_same_numbers(env, tmp_path):
-    config = TINY | {"kl": 0.1}
+    config = TINY | {"kl": 0.1, "keep_trajectories": True}
     whole = SLCAGRPO(config, out=tmp_path / "whole")
     whole.learn(env, eval_env=env)
 
@@ -116,6 +116,8 @@ def test_a_stopped_run_resumes_to_the_same_numbers(env, tmp_path):
         for name in ("whole", "cut")
     ]
     assert lines[0] == lines[1] and len(lines[0]) == 3
+    episodes = [(tmp_path / name / "trajectories.jsonl").read_text() for name in ("whole", "cut")]
+    assert episodes[0] == episodes[1] and episodes[0].count("\n") == 3 * 8  # those of the repeated update once
 
 
 @pytest.mark.parametrize("name", METHODS)

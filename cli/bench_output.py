@@ -91,7 +91,7 @@ def print_result(result: Mapping[str, Any], prices: Prices) -> None:
     if failures:
         console.print("Not completed, counted as 0:")
         for failure in failures[:_SHOWN_FAILURES]:
-            console.print(_printable(f"  {failure['task']} ({failure['state']}): {failure['error']}"))
+            console.print(options.printable(f"  {failure['task']} ({failure['state']}): {failure['error']}"))
         if len(failures) > _SHOWN_FAILURES:
             console.print(f"  and {len(failures) - _SHOWN_FAILURES} more; --json lists all")
     for model, amounts in result["usage"].items():
@@ -179,15 +179,10 @@ def print_task(run: Path, task: str, as_json: bool) -> None:
             calls = "".join(
                 f"\n  {json.dumps(c['function'], ensure_ascii=False)}" for c in message.get("tool_calls") or ()
             )
-            typer.echo(f"[{message['role']}] {message.get('content') or ''}{calls}")
+            typer.echo(options.printable(f"[{message['role']}] {message.get('content') or ''}{calls}"))
     for record in scores:
         shown = {"success": record["success"], "metrics": record["metrics"], "detail": record["detail"]}
-        typer.echo(f"trial {record['trial']}: {json.dumps(shown, ensure_ascii=False)}")
-
-
-def _printable(text: str) -> str:
-    """Without what would steer a terminal: what models write is anybody's text."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+        typer.echo(options.printable(f"trial {record['trial']}: {json.dumps(shown, ensure_ascii=False)}"))
 
 
 def _p_value(p: float) -> str:

@@ -68,6 +68,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def printable(text: str) -> str:
+    """Text without what would steer a terminal: what models write is anybody's text."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 class LineProgress:
     """Progress for logs and pipes: one line for every tenth of a task, with the time left."""
 

@@ -117,7 +117,7 @@ def _play_once(env: gym.Env, observation: Any) -> dict[str, Any]:
         typer.echo(f"You answer {inner.action_text(action)}")
     info = env.step(action)[4]
     for block in info.get("evidence") or ():
-        typer.echo(f"\n[{block['tool']}] {block['text']}")
+        typer.echo(options.printable(f"\n[{block['tool']}] {block['text']}"))
     return info
 
 
@@ -130,7 +130,7 @@ def _signature(function: dict[str, Any]) -> str:
 
 def _say(message: dict[str, Any]) -> None:
     who = f"{message['role']} {message['name']}" if "name" in message else message["role"]
-    typer.echo(f"[{who}] {message['content']}")
+    typer.echo(options.printable(f"[{who}] {message['content']}"))
 
 
 def _ask(prompt: str) -> str:

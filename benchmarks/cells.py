@@ -35,8 +35,13 @@ def noted(content: Html, note: str) -> Html:
 
 
 def difference(estimate: Sequence[float], spec: str) -> Html:
-    """A cell with a difference and its interval, coloured where the interval excludes zero."""
+    """A cell with a difference and its interval, coloured where the interval excludes zero.
+
+    An interval of no width is left out, see `stats.Estimate.interval`.
+    """
     mean, low, high = estimate
+    if not low < high:
+        return tag("td", tag("b", f"{mean:{spec}}"))
     colour = "good" if low > 0 else "bad" if high < 0 else ""
     interval = tag("span", f" ({low:{spec}} to {high:{spec}})", class_="muted")
     return tag("td", tag("b", f"{mean:{spec}}", class_=colour), interval)

@@ -88,12 +88,12 @@ def pairs(runs: Runs) -> Section | None:
         if [e.id for e in a.episodes] != [e.id for e in b.episodes]:
             continue
         estimate = bootstrap_mean([_reward(x, "total") - _reward(y, "total") for x, y in _zipped(a, b)])
-        cells: list[object] = [a.name, b.name, difference([estimate.mean, estimate.low, estimate.high], "+.3f")]
+        cells: list[object] = [a.name, b.name, difference(estimate, "+.3f")]
         success = _success(a.own)
         if success and success in b.own:
             test = mcnemar(*([_reward(e, success) > 0 for e in run.episodes] for run in (a, b)))
             points = bootstrap_mean([100 * (_reward(x, success) - _reward(y, success)) for x, y in _zipped(a, b)])
-            cells += [difference([points.mean, points.low, points.high], "+.1f")]
+            cells += [difference(points, "+.1f")]
             cells += [count(test.first_only), count(test.second_only), p_value(test.p_value)]
         else:
             cells += ["–"] * 4
@@ -224,9 +224,11 @@ def _measured(strategy: Mapping[str, Any], name: str) -> object:
         return "–"
     part = strategy[name]
     show = percent if "rate" in part else number
-    low, high = (show(value) for value in part["ci"])
-    interval = tag("span", f"{low} to {high}", class_="muted")
-    return tag("td", show(part.get("rate", part.get("mean"))), Html("<br>"), interval)
+    value = show(part.get("rate", part.get("mean")))
+    if part["ci"] is None:
+        return tag("td", value)
+    low, high = (show(end) for end in part["ci"])
+    return tag("td", value, Html("<br>"), tag("span", f"{low} to {high}", class_="muted"))
 
 
 def _reward(episode: ChatRecord, name: str) -> float:

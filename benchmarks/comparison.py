@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import UsageError
+from ..runs import differences
 from .intervals import aggregate_intervals, aggregates
 from .records import read_attempts
 from .results import run_config, usable_suite
@@ -61,14 +62,17 @@ def compare(first: str | os.PathLike, second: str | os.PathLike) -> dict[str, An
         "second": {"run": str(second), "agent": configs[1]["agent"]},
         "n": len(pairs),
         "left_out": sum(len(run) - len(pairs) for run in runs),
-        "changes": _changes(configs[0]["identity"], configs[1]["identity"]),
+        "changes": [
+            f"{name}: {one!r} / {other!r}"
+            for name, one, other in differences(configs[0]["identity"], configs[1]["identity"])
+        ],
         "overall": _difference(pairs),
         "categories": {
             name: _difference([pair for pair in pairs if pair[0].task.category == name])
             for name in dict.fromkeys(pair[0].task.category for pair in pairs)
         },
         "aggregates": {
-            name: _aggregate_difference(value, values[1].get(name)) | {"ci": _spread(intervals[name])}
+            name: _aggregate_difference(value, values[1].get(name)) | {"ci": intervals[name]}
             for name, value in values[0].items()
         },
         "attempts": [
@@ -96,25 +100,12 @@ def _difference(pairs: Sequence[Pair]) -> dict[str, Any]:
         "first": sum(one) / len(one),
         "second": sum(other) / len(other),
         "difference": difference.mean,
-        "ci": _spread([difference.low, difference.high]),
+        "ci": difference.interval,
         "first_only": test.first_only,
         "second_only": test.second_only,
         "p_value": test.p_value if len(set(tasks)) == len(tasks) else None,
     }
 
 
-def _spread(interval: list[float] | None) -> list[float] | None:
-    """An interval; None for one of no width: where all tasks differ alike, resampling would claim certainty."""
-    return interval if interval is not None and interval[0] < interval[1] else None
-
-
 def _aggregate_difference(one: float | None, other: float | None) -> dict[str, float | None]:
     return {"first": one, "second": other, "difference": None if one is None or other is None else one - other}
-
-
-def _changes(one: Any, other: Any, name: str = "") -> list[str]:
-    """`name: … / …` for each value that is not the same."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        keys = sorted({*one, *other})
-        return [c for key in keys for c in _changes(one.get(key), other.get(key), f"{name}.{key}" if name else key)]
-    return [] if one == other else [f"{name}: {one!r} / {other!r}"]

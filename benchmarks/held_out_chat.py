@@ -147,6 +147,8 @@ def measured(records: Iterable[ChatRecord]) -> list[str]:
 def summarise(records: Sequence[ChatRecord], names: Sequence[str] | None = None) -> dict[str, Any]:
     """Success with intervals, mean scores with bootstrap intervals, turns, calls, tokens, what failed, and by kind.
 
+    The interval of a score is None where all tasks have the same one, see `Estimate.interval`.
+
     Args:
         records: all tasks.
         names: what to report, by default what `measured` finds.
@@ -160,7 +162,7 @@ def summarise(records: Sequence[ChatRecord], names: Sequence[str] | None = None)
             summary[name] = {"rate": sum(values) / n, "ci": list(wilson(sum(values), n))}
         else:
             estimate = bootstrap_mean(values)
-            summary[name] = {"mean": estimate.mean, "ci": [estimate.low, estimate.high]}
+            summary[name] = {"mean": estimate.mean, "ci": estimate.interval}
     summary["turns"] = sum(record.turns for record in records) / n
     summary["calls"] = sum(record.calls for record in records) / n
     counted = [record.tokens for record in records if record.tokens is not None]
@@ -279,5 +281,7 @@ def print_training(trainings: Mapping[str, Mapping[str, Any]], console: Console)
 
 def _with_interval(part: Mapping[str, Any]) -> str:
     value = part["rate"] if "rate" in part else part["mean"]
+    if part["ci"] is None:
+        return f"{value:.3f}"
     low, high = part["ci"]
     return f"{value:.3f} [{low:.2f},{high:.2f}]"  # breaks before the interval only

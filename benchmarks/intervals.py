@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .stats import bootstrap_mean, wilson
+from .stats import Estimate, bootstrap_mean, wilson
 from .suite import Attempt, Suite
 
 _MEAN_DRAWS = 2_000
@@ -21,6 +21,8 @@ Values = dict[str, float | None]
 def mean_with_interval(values: Sequence[float], tasks: Sequence[str]) -> dict[str, Any]:
     """`{"mean", "ci", "n"}`: Wilson's interval for a rate over tasks of one trial each, else a bootstrap over tasks.
 
+    Where a bootstrap is due and all tasks came out alike, `ci` is None, see `Estimate.interval`.
+
     Args:
         values: (n,) float, one per attempt.
         tasks: (n,) the task of each.
@@ -28,8 +30,8 @@ def mean_with_interval(values: Sequence[float], tasks: Sequence[str]) -> dict[st
     n = len(values)
     if len(set(tasks)) == n and all(value in (0, 1) for value in values):
         return {"mean": sum(values) / n, "ci": list(wilson(sum(values), n)), "n": n}
-    mean, low, high = bootstrap_mean(values, tasks, draws=_MEAN_DRAWS)
-    return {"mean": mean, "ci": [low, high], "n": n}
+    estimate = bootstrap_mean(values, tasks, draws=_MEAN_DRAWS)
+    return {"mean": estimate.mean, "ci": estimate.interval, "n": n}
 
 
 def aggregates(attempts: Sequence[Attempt], suite: Suite | None) -> Values:
@@ -42,7 +44,7 @@ def aggregate_intervals(runs: Sequence[Sequence[Attempt]], suite: Suite | None) 
     """Percentile intervals of 95 % of the aggregates of a run, or of the differences of two runs, first minus second.
 
     Tasks are drawn with replacement within their categories; for two runs the same ones, so that the difference is
-    paired. None where an aggregate is None, and where there is but one task, which tells nothing of spread.
+    paired. None where an aggregate is None, and where resampling tells nothing: of one task, or of tasks all alike.
 
     Args:
         runs: attempts of one run, or of two runs on the same tasks.
@@ -65,7 +67,11 @@ def aggregate_intervals(runs: Sequence[Sequence[Attempt]], suite: Suite | None) 
             known = [v for value in values if (v := value.get(name)) is not None]
             if len(known) == len(runs):
                 drawn[name].append(known[0] - sum(known[1:]))
-    return {name: [float(q) for q in np.quantile(d, [0.025, 0.975])] if d else None for name, d in drawn.items()}
+    return {name: _percentiles(d) if d else None for name, d in drawn.items()}
+
+
+def _percentiles(values: Sequence[float]) -> list[float] | None:
+    return Estimate(float(np.mean(values)), *np.quantile(values, [0.025, 0.975]).tolist()).interval
 
 
 ByTask = dict[str, list[Attempt]]

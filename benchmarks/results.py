@@ -4,8 +4,8 @@ What counts how:
 * whatever is not completed counts as 0 in every figure and is listed;
 * a rate over tasks that were played once has Wilson's interval; any other mean, and whatever is played several times,
   a percentile bootstrap over tasks, whose trials stay together;
-* an aggregate has a bootstrap interval, too: tasks are resampled within their categories. It has none where all tasks
-  came out alike.
+* an aggregate has a bootstrap interval, too: tasks are resampled within their categories;
+* where all tasks came out alike there is no bootstrap interval: resampling them would claim certainty.
 """
 
 from __future__ import annotations
@@ -125,11 +125,9 @@ def _figures(attempts: Sequence[Attempt]) -> dict[str, Any]:
 
 
 def _aggregate_intervals(attempts: Sequence[Attempt], suite: Suite) -> dict[str, list[float] | None]:
-    """`micro` is a plain mean. Where all tasks came out alike, resampling them tells nothing: None, not a point."""
-    drawn = aggregate_intervals([attempts], suite)
-    known = {name: ends if ends is not None and ends[0] < ends[1] else None for name, ends in drawn.items()}
+    """Those of all aggregates; `micro`, a plain mean, has one as every category has."""
     micro = mean_with_interval([float(a.success) for a in attempts], [a.task.id for a in attempts])
-    return {**known, "micro": micro["ci"]}
+    return {**aggregate_intervals([attempts], suite), "micro": micro["ci"]}
 
 
 def usable_suite(config: dict[str, Any]) -> Suite | None:

@@ -35,6 +35,11 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
+    @property
+    def interval(self) -> list[float] | None:
+        """Both ends; None for an interval of no width: to resample what is all alike would claim certainty."""
+        return [self.low, self.high] if self.low < self.high else None
+
 
 class McNemar(NamedTuple):
     """A paired comparison of two strategies' correctness.

@@ -50,7 +50,7 @@ MEASURES = {
     "process": "process",
     "success_combined": "success, both",
     "summary": "summary",
-    "calls": "tool turns",
+    "calls": "calls",
 }
 #: at the end of training, of the episodes sampled in the last updates
 LAST = 10
@@ -147,7 +147,8 @@ def _differences(arms: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str,
 def _measures(p: TrainingPlan) -> dict[str, float]:
     """Means over the held-out episodes of a run, and over the episodes it sampled last."""
     records = read_records(Path(p.out) / HELD_OUT)
-    sampled = [r["reward/success_process"] for r in read_jsonl(Path(p.out) / "metrics.jsonl") if "reward/process" in r]
+    logged = [r.get("reward/success_process") for r in read_jsonl(Path(p.out) / "metrics.jsonl")]
+    sampled = [value for value in logged if value is not None]
     last = {"sampled_success": float(np.mean(sampled[-LAST:]))} if sampled else {}
     return {name: float(np.mean([_counts(r, name) for r in records])) for name in MEASURES} | last
 
@@ -157,7 +158,7 @@ def _counts(record: ChatRecord, name: str) -> float:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """The tables of docs/results.md."""
+    """The tables of docs/results.md, which leave out the calls."""
     names, compared = [*MEASURES, "sampled_success"], list(MEASURES)
     lines = [f"Held-out tasks: {result['n']}. Means over {len(result['start']['seeds'])} seeds.", ""]
     lines += _head("", [*MEASURES.values(), "success, sampled"])

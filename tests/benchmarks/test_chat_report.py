@@ -123,6 +123,12 @@ def test_runs_stand_side_by_side_with_paired_differences(tmp_path, page_reader):
     assert "Gradient by segment: tool calls" in reader.text
 
 
+def test_nothing_is_claimed_of_differences_that_are_all_alike(tmp_path, page_reader, without_drawings):
+    reader = page_reader(page_of(write_run(tmp_path / "one"), write_run(tmp_path / "two")))
+    row = re.search(r"McNemar pslca-grpo \(one\)slca-grpo \(two\)(.*?)Paired", reader.text)[1]
+    assert row == "+0.000+0.0001.000"  # two differences, no task of either run alone, p; no interval
+
+
 def test_runs_on_other_tasks_are_not_paired(tmp_path, page_reader, without_drawings):
     folders = [write_run(tmp_path / "one"), write_run(tmp_path / "two", tasks=8)]
     reader = page_reader(page_of(*folders))

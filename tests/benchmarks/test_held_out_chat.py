@@ -32,6 +32,7 @@ def test_gold_solves_every_task_of_the_split_in_its_order(env):
     summary = summarise(records)
     assert summary["success_process"]["rate"] == summary["success_combined"]["rate"] == 1.0
     assert summary["success_process"]["ci"][0] < 1.0
+    assert summary["process"] == {"mean": 1.0, "ci": None}  # all alike: a bootstrap would claim certainty
     assert summary["turns"] == 2 and summary["calls"] == 1 and "tokens" not in summary
     assert records[0].messages[-1]["content"] == env.unwrapped.gold(records[0].id)["reply"]
     kinds = summary["kinds"]

@@ -57,6 +57,7 @@ def test_trials_of_a_task_are_resampled_together():
     expected = bootstrap_mean(values, tasks, draws=2_000)
     assert found == {"mean": 0.5, "ci": [expected.low, expected.high], "n": 6}
     assert found["ci"] == [0.0, 1.0]  # two tasks are two observations, not six
+    assert mean_with_interval([1, 1, 1, 1], list("aabb")) == {"mean": 1.0, "ci": None, "n": 4}  # not: certainly 1
 
 
 def test_what_is_not_completed_counts_in_every_figure(toy_suite):
@@ -87,7 +88,7 @@ def test_aggregates_have_intervals_from_tasks_drawn_within_categories(toy_suite)
 
 def test_a_task_that_is_drawn_twice_is_two_tasks(toy_suite):
     """`per_task` divides by the number of different ids: it would exceed 1 if copies were taken for trials."""
-    _, high = aggregate_intervals([attempts([True] * 10)], toy_suite.Sums())["per_task"]
+    _, high = aggregate_intervals([attempts([True] * 9 + [False])], toy_suite.Sums())["per_task"]
     assert high == 1.0
 
 

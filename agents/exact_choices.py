@@ -23,6 +23,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from ..errors import CapabilityError
+from . import planning
 from .branching import Branch, roll_out
 from .chat_env import call_scorer
 from .chat_template import ChatTemplate
@@ -36,7 +38,6 @@ from .trajectory import Trajectory
 
 SAME_REWARD = 1e-6
 """A rollout's own turns, scored again, may differ by this much from its reward; more, and it has no such values."""
-
 
 COUNTS = ("choice_points", "exact_choices", "branch_episodes", "branch_tokens", "scored_tokens")
 """What is counted."""
@@ -74,7 +75,7 @@ class ExactChoices:
         max_new_tokens: longest assistant turn.
 
     Raises:
-        CapabilityError: counterfactual values of an environment that cannot score calls that were not made.
+        CapabilityError: counterfactual values, where the environment cannot score calls that were not made.
     """
 
     def __init__(self, engine: RolloutEngine, model: Any, *, mode: str, reward: str, guard: bool, max_new_tokens: int):
@@ -84,6 +85,8 @@ class ExactChoices:
         self._scorer, self._proven = Scorer(model), False
         self._counts = dict.fromkeys(COUNTS, 0.0)
         if mode == "counterfactual":
+            if reward == planning.COMPONENT:
+                raise CapabilityError(f"{reward!r} of calls that were not made is not known: use choice_values=branch")
             self._with_env(call_scorer)
 
     def find(self, groups: Sequence[Sequence[Trajectory]], seed: int) -> list[list[tuple[Choice, ChoicePoint]]]:
@@ -240,7 +243,7 @@ class ExactChoices:
     def _worth(self, trajectory: Trajectory) -> float | None:
         if self._guard and trajectory.rewards.get("omitted"):
             return 0.0
-        return trajectory.rewards.get(self._reward)
+        return planning.reward_of(trajectory, self._reward)
 
     def _exchanged(
         self, groups: Sequence[Sequence[Trajectory]], found: Sequence[Sequence[Choice]], seed: int

@@ -48,6 +48,9 @@ OFFERED = ("trainable", "step", "segment", "logprobs", "anchors", "step_reward:t
 #: What of a supplement's counts adds to what learning has spent.
 COSTS = ("branch_episodes", "branch_tokens", "scored_tokens")
 
+#: After so many updates in a row without any advantage there is a warning.
+STILL = 5
+
 #: Mean |log π − log π_old| of tokens that the very same weights sampled; more means that others sampled them.
 SAME_POLICY = 0.1
 
@@ -116,6 +119,7 @@ class GroupLearner(ChatLearner):
         self.reference: Reference | None = self.policy.reference() if config.kl > 0 else None
         kind = "none, the KL term is off" if self.reference is None else self.reference.kind
         log.info("%s: KL reference: %s", self.name, kind)
+        self._still = 0
         self._record = None
         if self.out is not None and config.keep_trajectories and processes().is_main:
             self._record = JsonLines(self.out / TRAJECTORIES)
@@ -127,6 +131,7 @@ class GroupLearner(ChatLearner):
         progress = number / self.total_updates
         collected, credit = self._collect(number, progress)
         groups = [group for rollouts in collected for group in rollouts if len(group) > 1]
+        self._notice_stillness(credit)
         record = {
             "phase": self.name,
             **describe_rollouts(collected),
@@ -178,6 +183,18 @@ class GroupLearner(ChatLearner):
                 for t in (t for group in rollouts for t in group):
                     self._record.append({"update": number + 1, **t.to_json()})
         return collected, credit
+
+    def _notice_stillness(self, credit: Sequence[Advantages]) -> None:
+        """Warn where nothing has been learned for a while: alone, the numbers of the log look like a calm run."""
+        moved = any(array.any() for own in credit for array in (*own.tokens, *own.choices))
+        self._still = 0 if moved else self._still + 1
+        if self._still == STILL:
+            log.warning(
+                "no episode of the last %d updates had an advantage, so nothing but the KL is learned: all members of "
+                "each group earn alike. Are episodes cut before they are scored (max_new_tokens, max_turns)? Else "
+                "raise the temperature or group_size, or start from an `init` that earns something",
+                STILL,
+            )
 
     def _supplied(self) -> dict[str, float]:
         """What supplements of an update were like; what they cost is added to what was spent."""

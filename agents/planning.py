@@ -33,6 +33,16 @@ def with_planning(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
     ]
 
 
+def reward_of(trajectory: Trajectory, component: str) -> float | None:
+    """A reward component of a rollout, `planning` worked out; None where it was not scored.
+
+    Raises:
+        CapabilityError: as `with_planning`.
+    """
+    known = with_planning([trajectory])[0] if component == COMPONENT else trajectory
+    return known.rewards.get(component)
+
+
 def _planned(t: Trajectory) -> float | None:
     source = next((name for name in COMPLETENESS if name in t.rewards), None)
     if source is None:

@@ -19,6 +19,7 @@ from .branching import Branch, roll_out
 from .distributed import processes
 from .estimators import Estimator
 from .estimators.values import carl, cut_points
+from .planning import reward_of
 from .rollout import RolloutEngine
 from .trajectory import Trajectory
 
@@ -128,7 +129,7 @@ class StateValues:
         self._counts["branch_tokens"] += rollouts.stats.get("sampled_tokens", 0)
         known: list[dict[bytes, float]] = [{} for _ in groups]
         for (g, key), found in zip(owners, rollouts, strict=True):
-            worths = [worth for t in found if (worth := t.rewards.get(reward)) is not None]
+            worths = [worth for t in found if (worth := reward_of(t, reward)) is not None]
             known[g][key] = float(np.mean(worths)) if worths else np.nan
         return known
 

@@ -244,7 +244,7 @@ def test_completions_of_endpoints_behind_the_environment_are_counted_by_model(ch
     assert records[1]["dev_calls"] == 1 and records[1]["dev_tokens"] > 1
 
 
-def test_equal_rewards_move_nothing(chat_envs):
+def test_equal_rewards_move_nothing_and_are_told(chat_envs, caplog):
     env = chat_envs.Conversation(
         chat_envs.turns_of_tools(1), score=lambda task, texts: (1.0, {"process": 0.5, "summary": 0.5, "total": 1.0})
     )
@@ -253,6 +253,9 @@ def test_equal_rewards_move_nothing(chat_envs):
     records = []
     learner.learn(env, callbacks=[records.append])
     assert same(before, weights(learner)) and records[0]["dead_group_rate/episode"] == 1.0
+    assert "nothing but the KL is learned" not in caplog.text
+    GRPOChat(TINY | {"max_updates": 11}).learn(env)
+    assert caplog.text.count("nothing but the KL is learned") == 1
     records.clear()
     agent_class("dapo")(TINY | {"max_updates": 1}).learn(env, callbacks=[records.append])
     assert records[0]["steps"] == 0 and records[0]["episodes"] > 8

@@ -123,6 +123,18 @@ def test_spo_chain_is_valued_at_its_cuts(env, folder):
     assert max(lengths) > 1
 
 
+def test_a_computed_reward_of_continuations_is_computed_too(env, folder):
+    learner, groups = ready(VinePPO(config(folder, options={"reward": "planning"})), env)
+    (fields,) = learner.supplements.values.fields(groups, seed=3)
+    assert np.isfinite(np.concatenate(fields["values"])).all()
+    records = []
+    settings = config(folder, max_updates=1, estimator="slca_exact", options={"tool": "planning", "guard": False})
+    GroupLearner(settings).learn(env, callbacks=[records.append])
+    assert records[0]["exact_choices"] > 0 and records[0]["excluded/choices"] == 0
+    with pytest.raises(CapabilityError, match="choice_values=branch"):
+        GroupLearner(settings | {"choice_values": "counterfactual"}).learn(env)
+
+
 def test_a_stopped_run_resumes_to_the_same_numbers(env, folder, tmp_path):
     settings = config(folder, max_updates=3, save_every=1)
     VinePPO(settings, out=tmp_path / "whole").learn(env)

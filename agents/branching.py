@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import UsageError
-from .collection import Rollouts
+from .collected import Rollouts
 from .episode import Start
 from .rollout import RolloutEngine
 from .trajectory import SampledTurn, Trajectory

@@ -1,6 +1,6 @@
 """One collection of rollouts: the loop that moves episodes between the backend and their environments.
 
-Several processes divide the episodes of a collection, see `distributed`; `join` puts their parts together.
+Several processes divide the episodes of a collection, see `distributed`; `collected.join` puts their parts together.
 
 Every episode is in one of two places: its turn is being sampled, together with those of all other such episodes; or its
 environment works on the turn, in a thread of its own, while the others go on. An episode that ends makes room for the
@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -26,6 +26,7 @@ import numpy as np
 from ..errors import InfrastructureError, UsageError
 from .backends import TurnRequest
 from .chat_env import waits
+from .collected import Failure, Part
 from .distributed import Processes
 from .episode import Episode, Start
 from .trajectory import Trajectory
@@ -35,71 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Above this share of clipped episodes little can be learned.
-CLIPPED_WARNING = 0.5
-
 #: An environment that does not end after so many empty turns is left, and what it did not score stays unscored.
 EMPTY_TURNS = 64
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An episode that was dropped.
-
-    Attributes:
-        task_id: its task.
-        member: its number among the episodes of that task.
-        reason: what failed.
-    """
-
-    task_id: str
-    member: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Rollouts:
-    """What a collection gave. Iterates over the groups.
-
-    Attributes:
-        groups: the finished trajectories of each task, by member; shorter where episodes failed.
-        failures: the episodes that are missing.
-        stats: `episodes`, `failed`, `turns`, `tokens`, `clipped_ratio` (share of the episodes that a length limit cut),
-            `unscored` (episodes with a reward component that is None), `seconds`, `waited_seconds` (for environments
-            while nothing was sampled), and the backend's counts.
-    """
-
-    groups: list[list[Trajectory]]
-    failures: list[Failure]
-    stats: dict[str, float]
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
-    def __iter__(self) -> Iterator[list[Trajectory]]:
-        return iter(self.groups)
-
-    def __getitem__(self, index: int) -> list[Trajectory]:
-        return self.groups[index]
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one process gave to a collection.
-
-    Attributes:
-        finished: trajectories by (group, member in the group).
-        failures: likewise.
-        counts: of the backend.
-        seconds: it took.
-        waited: seconds in which nothing but environments worked.
-    """
-
-    finished: dict[tuple[int, int], Trajectory]
-    failures: dict[tuple[int, int], Failure]
-    counts: dict[str, int]
-    seconds: float
-    waited: float
 
 
 @dataclass
@@ -320,7 +258,7 @@ class Collection:
     def _fail(self, live: _Live, reason: str, lost: bool = False) -> None:
         task = str(live.episode.start.task_id)
         self.failures[live.place] = Failure(task, live.stream[-1], reason)
-        _tell(self.failures[live.place])
+        self.failures[live.place].tell()
         self._remove(live, lost)
 
     def _remove(self, live: _Live, lost: bool = False) -> None:
@@ -328,47 +266,6 @@ class Collection:
         self.engine.backend.release(live.key)
         if not lost:  # a thread may still be inside
             self.engine.give_back(live.env)
-
-
-def join(parts: Sequence[Part], groups: int, max_new_tokens: int) -> Rollouts:
-    """The parts of all processes as one collection of so many groups.
-
-    Raises:
-        InfrastructureError: every single episode failed.
-    """
-    finished = {place: t for part in parts for place, t in part.finished.items()}
-    failed = {place: failure for part in parts for place, failure in part.failures.items()}
-    for part in parts[1:]:  # of this process, the main one, they were told when they happened
-        for failure in part.failures.values():
-            _tell(failure)
-    failures = [failed[place] for place in sorted(failed)]
-    if not finished:
-        raise InfrastructureError(f"all {len(failures)} episodes failed; the first one: {failures[0].reason}")
-    trajectories = [finished[place] for place in sorted(finished)]
-    clipped = float(np.mean([t.clipped for t in trajectories]))
-    if clipped > CLIPPED_WARNING:
-        log.warning(
-            "%.0f %% of the episodes were cut by a length limit: raise max_new_tokens (%d) or shorten the prompts",
-            100 * clipped,
-            max_new_tokens,
-        )
-    stats = {
-        "episodes": len(trajectories),
-        "failed": len(failures),
-        "turns": sum(len(t.turns) for t in trajectories),
-        "tokens": sum(map(len, trajectories)),
-        "clipped_ratio": clipped,
-        "unscored": sum(None in t.rewards.values() for t in trajectories),
-        "seconds": max(part.seconds for part in parts),
-        "waited_seconds": max(part.waited for part in parts),
-        **{name: sum(part.counts.get(name, 0) for part in parts) for part in parts for name in part.counts},
-    }
-    members = [[finished[p] for p in sorted(finished) if p[0] == group] for group in range(groups)]
-    return Rollouts(members, failures, stats)
-
-
-def _tell(failure: Failure) -> None:
-    log.warning("task %s, member %d: dropped: %s", failure.task_id, failure.member, failure.reason)
 
 
 def _in_thread(call: Callable[[], Any], wake: Callable[[], None]) -> Future:

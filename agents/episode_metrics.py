@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .collection import Rollouts
+from .collected import Rollouts
 from .estimators import Advantages
 from .trajectory import Segment, Trajectory
 

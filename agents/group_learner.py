@@ -31,13 +31,14 @@ from .bandit_learner import batch_indices
 from .chat_learner import ChatLearner, log, task_ids
 from .chat_policy import Reference
 from .checkpoint import TRAJECTORIES
+from .collected import Rollouts
 from .distributed import processes
 from .episode_metrics import SEGMENTS, describe_rollouts, mean_advantages
 from .estimators import Advantages, Group, estimator, summarise
 from .exact_choices import CreditedChoice
 from .group_config import GroupConfig
 from .losses import kl_terms, ppo_terms
-from .rollout import RolloutEngine, Rollouts
+from .rollout import RolloutEngine
 from .sequence_logprobs import Batch, pad_batch
 from .supplements import SUPPLIED, Supplements
 from .trajectory import Segment, Trajectory

@@ -20,7 +20,8 @@ from ..errors import ConfigError, UnknownNameError
 from .backends import Backend
 from .chat_env import chat_env, env_maker
 from .chat_template import ChatTemplate
-from .collection import Collection, Rollouts, join, named_tasks
+from .collected import Rollouts, join
+from .collection import Collection, named_tasks
 from .distributed import processes
 from .episode import Start
 from .trajectory import SEGMENT_RULES

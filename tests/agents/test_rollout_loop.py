@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from toolcredit.agents.collection import Failure
+from toolcredit.agents.collected import Failure
 from toolcredit.agents.episode import Start
 from toolcredit.agents.rollout import RolloutEngine
 from toolcredit.agents.trajectory import SampledTurn, Segment

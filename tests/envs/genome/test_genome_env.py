@@ -8,7 +8,6 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from toolcredit.agents.base import TextBandit, text_bandit
-from toolcredit.envs.genome.actions import action_text, parse_action
 from toolcredit.envs.genome.env import GenomeToolSubsetEnv, MultiBinaryAction, training_reference
 from toolcredit.envs.genome.questions import PublicQuestion, Question
 from toolcredit.envs.genome.reasoners.base import Answer
@@ -307,43 +306,6 @@ def test_the_policy_prompt(make):
     options = env.policy_messages(*env.reset(options={"question_id": "s1"}))[1]["content"]
     assert "A) CGTACG\nB) TTTT\nC) GGCC\n" in options
     assert not {"alpha", "beta", "gamma", "sites", "promoters"} & set(options.lower().split())
-
-
-@pytest.mark.parametrize("n", [1, 4, 12])
-def test_action_strings_round_trip(n):
-    texts = [action_text(action) for action in range(2**n)]
-    assert len(set(texts)) == 2**n and [parse_action(f" \n{text}\n", n) for text in texts] == list(range(2**n))
-    assert action_text(9) == "<answer>0,3</answer>" and action_text(0) == "<answer></answer>"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "0,3",
-        "<answer>0,3",
-        "<answer>0, 3</answer>",
-        "<answer> </answer>",
-        "<answer>3,0</answer>",
-        "<answer>0,0</answer>",
-        "<answer>4</answer>",
-        "<answer>00</answer>",
-        "<answer>-1</answer>",
-        "<answer>+1</answer>",
-        "<answer>1.</answer>",
-        "<answer>0,</answer>",
-        "<answer>,0</answer>",
-        "<answer>٣</answer>",
-        "<answer>²</answer>",
-        "<answer>" + "9" * 5000 + "</answer>",
-        "<ANSWER>0</ANSWER>",
-        "I choose <answer>0</answer>",
-        "<answer>0</answer>.",
-        "<answer>0</answer><answer>1</answer>",
-    ],
-)
-def test_malformed_completions(text):
-    assert parse_action(text, 4) is None
 
 
 # ---------------------------------------------------------------------------------------------------------- the table

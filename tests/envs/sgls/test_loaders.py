@@ -1,16 +1,13 @@
-import gzip
 import json
 
 import gymnasium as gym
 import pytest
 from toolcredit.envs.sgls.env import SGLSToolCallingEnv
 from toolcredit.envs.sgls.loaders import FORMATS, Remark, iter_tasks, load_tasks, load_trajectories
-from toolcredit.envs.sgls.loaders.bfcl import MAX_PLANS, convert_schema
 from toolcredit.envs.sgls.loaders.gold import read_gold
-from toolcredit.envs.sgls.loaders.rows import RowError, decode, read_rows
+from toolcredit.envs.sgls.loaders.rows import RowError, decode
 from toolcredit.envs.sgls.tasks import Call, Fact, Plan, Task
 from toolcredit.envs.sgls.trajectories import write_cassette
-from toolcredit.errors import TaskError, UnknownNameError
 from toolcredit.rewards.hierr import HierR
 
 
@@ -303,86 +300,6 @@ def test_trajectories_become_cassettes(tmp_path):
     assert [m["content"] for m in observation if m["role"] == "tool"] == ['{"metres": 1}', '{"metres": 2.5}']
 
 
-# --- BFCL
-
-BFCL = {
-    "id": "parallel_7",
-    "question": [[{"role": "user", "content": "Play Orsk for 20 and Vell for 15 minutes."}]],
-    "function": [{
-        "name": "radio.play",
-        "description": "Plays.",
-        "parameters": {"type": "dict", "required": ["who"], "properties": {
-            "who": {"type": "string"}, "minutes": {"type": "float"},
-            "tags": {"type": "tuple", "items": {"type": "any"}},
-            "options": {"type": "HashMap", "properties": {"loud": {"type": "Boolean"}}}}},
-    }],
-}  # fmt: skip
-ANSWERS = {
-    "id": "parallel_7",
-    "ground_truth": [
-        {"radio.play": {"who": ["Orsk", "orsk"], "minutes": [20, 20.0], "options": [{"loud": [True, ""]}, ""]}},
-        {"radio.play": {"who": ["Vell"], "minutes": ["", 15], "tags": [["a"]]}},
-    ],
-}
-
-
-def bfcl(tmp_path, entry=BFCL, answers=ANSWERS):
-    (tmp_path / "possible_answer").mkdir(exist_ok=True)
-    write(tmp_path / "possible_answer" / "BFCL_v4_parallel.json", answers)
-    return write(tmp_path / "BFCL_v4_parallel.json", entry)
-
-
-def test_bfcl_entries_with_their_allowed_values(tmp_path):
-    task = only(bfcl(tmp_path))
-    assert task.gold == Plan(((
-        Call("radio_play", {"who": "Orsk", "minutes": 20, "options": {"loud": True}}),
-        Call("radio_play", {"who": "Vell", "minutes": 15, "tags": ["a"]}),
-    ),))  # fmt: skip
-    assert task.category == "parallel" and task.tools == ("radio_play",)
-    others = [plan.calls for plan in task.plans[1:]]
-    assert {calls[0].arguments["who"] for calls in others} == {"Orsk", "orsk"}
-    assert any("options" not in calls[0].arguments for calls in others)
-    assert any("minutes" not in calls[1].arguments for calls in others)
-    parameters = task.specs[0].parameters
-    assert parameters["properties"]["minutes"]["type"] == "number"
-    assert parameters["properties"]["tags"] == {"type": "array", "items": {}}
-    assert parameters["properties"]["options"] == {"type": "object", "properties": {"loud": {"type": "boolean"}}}
-
-
-def test_bfcl_plans_are_bounded(tmp_path):
-    answers = {"id": "parallel_7", "ground_truth": [{"radio.play": {"who": [f"w{i}" for i in range(100)]}}]}
-    assert len(only(bfcl(tmp_path, answers=answers)).plans) == MAX_PLANS
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"id": "live_relevance_1"}, "only asks for some call"),
-        ({"id": "simple_1"}, "no ground truth"),
-        ({"question": [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]]}, "multi-turn"),
-        ({"function": []}, "no tools"),
-        ({"function": [{"description": "x"}]}, "with a name"),
-        ({"ground_truth": [{"radio.play": {"who": []}}]}, "without allowed values"),
-    ],
-)
-def test_bfcl_entries_that_are_no_tasks_are_told(tmp_path, change, reason):
-    (remark,) = iter_tasks(bfcl(tmp_path, {**BFCL, **change}))
-    assert reason in remark.text and not remark.used
-
-
-def test_bfcl_irrelevance(tmp_path):
-    task = only(bfcl(tmp_path, {**BFCL, "id": "irrelevance_3"}))
-    assert task.gold == Plan() and task.category == "irrelevant"
-
-
-def test_parameters_named_like_keywords_keep_their_names():
-    schema = {"type": "dict", "properties": {"type": {"type": "float"}, "items": {"type": "dict", "properties": {}}}}
-    converted = convert_schema(schema)
-    assert (
-        converted["properties"]["type"] == {"type": "number"} and converted["properties"]["items"]["type"] == "object"
-    )
-
-
 # --- one's own rows, and this package's
 
 
@@ -469,64 +386,8 @@ def test_equal_tools_are_one_object(tmp_path):
     assert first.specs[0] is second.specs[0]
 
 
-# --- files
-
-
-def test_broken_lines_do_not_hide_the_others(tmp_path):
-    path = tmp_path / "r.jsonl"
-    path.write_text(
-        f"{json.dumps(generic())}\n{{broken\n\n[1]\n{json.dumps(generic())}", "utf-8"
-    )  # no newline at the end
-    loaded = load_tasks(path)
-    assert [task.id for task in loaded.tasks] == ["r-1", "r-5"]
-    assert [remark.row for remark in loaded.skipped] == [2, 4]
-
-
-def test_double_ids_are_told(tmp_path):
-    loaded = load_tasks(write(tmp_path / "r.jsonl", generic(id="x"), generic(id="x")))
-    assert len(loaded.tasks) == 1 and "second task" in loaded.skipped[0].text
-
-
-def test_gzip_and_lists(tmp_path):
-    path = tmp_path / "r.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(generic()).encode()))
-    assert len(load_tasks(path).tasks) == 1
-    assert len(load_tasks(write(tmp_path / "r.json", generic(), generic(), array=True)).tasks) == 2
-
-
-@pytest.mark.parametrize("content", [b"", b"[1", b"\xff\xfe\x00", b"{}\n", b"hello\n"])
-def test_unusable_files_are_one_error(tmp_path, content):
-    path = tmp_path / "r.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(TaskError):
-        load_tasks(path)
-
-
-def test_missing_and_misnamed_files(tmp_path):
-    with pytest.raises(TaskError, match="there is no file"):
-        load_tasks(tmp_path / "none.jsonl")
-    fake = tmp_path / "fake.parquet"
-    fake.write_text("no parquet")
-    with pytest.raises(TaskError, match="no Parquet file"):
-        list(read_rows(fake))
-    zipped = tmp_path / "fake.jsonl.gz"
-    zipped.write_text("no gzip")
-    with pytest.raises(TaskError, match="cannot be read"):
-        list(read_rows(zipped))
-
-
-def test_unknown_formats_and_splits(tmp_path):
-    path = write(tmp_path / "r.jsonl", {"a": 1})
-    with pytest.raises(UnknownNameError, match="did you mean 'generic'"):
-        load_tasks(path, format="genric")
-    with pytest.raises(UnknownNameError, match="split"):
-        load_tasks(path, split="eval")
-    with pytest.raises(TaskError, match="no known format"):
-        load_tasks(path)
-
-
 def test_rows_of_another_format_are_told_not_raised(tmp_path):
-    path = write(tmp_path / "r.jsonl", generic(), slca_row([[TIDE]]), SFT, BFCL)
+    path = write(tmp_path / "r.jsonl", generic(), slca_row([[TIDE]]), SFT, {"id": "parallel_7", "function": []})
     for name in FORMATS:
         found = list(iter_tasks(path, format=name))
         assert len([item for item in found if isinstance(item, Remark)]) >= 2

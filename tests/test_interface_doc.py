@@ -5,10 +5,12 @@ import re
 from pathlib import Path
 
 from toolcredit.agents.base import ENTRY_POINT_GROUP as AGENTS
+from toolcredit.agents.estimators import ENTRY_POINT_GROUP as ESTIMATORS
 from toolcredit.benchmarks.registry import ENTRY_POINT_GROUP as SUITES
 from toolcredit.envs.genome.tools import ENTRY_POINT_GROUP as TOOLS
 from toolcredit.rewards.subset import ENTRY_POINT_GROUP as REWARDS
 
+GROUPS = (AGENTS, REWARDS, TOOLS, SUITES, ESTIMATORS)
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "interface.md").read_text("utf-8")
 
 
@@ -22,7 +24,7 @@ def public_names():
                 module = name
             elif module and re.fullmatch(r"\w+", name):
                 yield f"{module}:{name}"
-            elif re.fullmatch(r"toolcredit(\.\w+)+(\(\))?", name) and name not in (AGENTS, TOOLS, REWARDS, SUITES):
+            elif re.fullmatch(r"toolcredit(\.\w+)+(\(\))?", name) and name not in GROUPS:
                 yield name.removesuffix("()")
 
 
@@ -35,7 +37,7 @@ def test_public_names_exist():
 
 def test_entry_point_groups_are_the_ones_in_the_code():
     listed = re.search(r"\| entry-point groups \| (.+) \|", TEXT)
-    assert re.findall(r"`([^`]+)`", listed[1]) == [AGENTS, REWARDS, TOOLS, SUITES]
+    assert re.findall(r"`([^`]+)`", listed[1]) == list(GROUPS)
 
 
 def test_the_code_runs(capsys):

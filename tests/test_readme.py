@@ -23,6 +23,14 @@ def test_links_and_named_files_exist(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text):
+        linked = (page.parent / target).read_text() if target else text
+        assert anchor in map(anchor_of, re.findall(r"^#+ (.+)$", linked, re.M)), f"{page.name}: {target}#{anchor}"
+
+
+def anchor_of(heading):
+    """A heading as a link names it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -39,4 +47,18 @@ def test_commands_exist(page):
             assert command[0] not in KNOWN, f"{page.name}: toolcredit {line}"
 
 
-KNOWN = {"quickstart", "train", "eval", "table", "data", "init", "check", "doctor", "sgls", "play", "bench", "serve"}
+KNOWN = {
+    "quickstart",
+    "train",
+    "eval",
+    "report",
+    "table",
+    "data",
+    "init",
+    "check",
+    "doctor",
+    "sgls",
+    "play",
+    "bench",
+    "serve",
+}

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..errors import RunError
+from ..errors import RunError, UsageError
 from ..runs import write_atomic
 from . import chat_curves, chat_sections, page
 from .experiment import HELD_OUT
@@ -75,12 +75,19 @@ class ChatRun:
 
 
 def read_runs(folders: Sequence[str | os.PathLike]) -> list[ChatRun]:
-    """The runs of some folders. Where learners are called alike, the folders' names tell them apart."""
+    """The runs of some folders. Where learners are called alike, the folders' names, or paths, tell them apart.
+
+    Raises:
+        UsageError: a folder is given twice.
+    """
     runs = [ChatRun.from_folder(folder) for folder in folders]
-    names = [run.name for run in runs]
+    names, paths = [run.name for run in runs], [Path(folder) for folder in folders]
+    if len(set(paths)) < len(paths):
+        raise UsageError("a run is given twice: a page shows each run once")
+    in_folders = [f"{name} ({path.name})" for name, path in zip(names, paths, strict=True)]
     labels = [
-        name if names.count(name) == 1 else f"{name} ({Path(folder).name})"
-        for name, folder in zip(names, folders, strict=True)
+        name if names.count(name) == 1 else of_folder if in_folders.count(of_folder) == 1 else f"{name} ({path})"
+        for name, of_folder, path in zip(names, in_folders, paths, strict=True)
     ]
     return [replace(run, learner=replace(run.learner, name=label)) for run, label in zip(runs, labels, strict=True)]
 

@@ -7,7 +7,7 @@ import pytest
 from toolcredit.benchmarks import chat_curves, chat_report
 from toolcredit.benchmarks.held_out_chat import ChatRecord, record_lines, summarise
 from toolcredit.cli.main import app
-from toolcredit.errors import RunError
+from toolcredit.errors import RunError, UsageError
 from typer.testing import CliRunner
 
 pytest.importorskip("matplotlib")
@@ -121,6 +121,14 @@ def test_runs_stand_side_by_side_with_paired_differences(tmp_path, page_reader):
     row = re.search(r"McNemar pslca-grpo \(one\)slca-grpo \(two\)(.*?)Paired", reader.text)[1]
     assert row.startswith("+0.600 (") and "+60.0 (" in row and row.endswith("600.031")  # six, none, p = 1/32
     assert "Gradient by segment: tool calls" in reader.text
+
+
+def test_runs_in_folders_of_one_name_are_told_apart_by_their_paths(tmp_path):
+    folders = [write_run(tmp_path / seed / "slca", solved=solved) for seed, solved in (("1", 6), ("2", 3))]
+    labels = [run.name for run in chat_report.read_runs([*folders, write_run(tmp_path / "third")])]
+    assert labels == [*(f"slca-grpo ({folder})" for folder in folders), "slca-grpo (third)"]
+    with pytest.raises(UsageError, match="given twice"):
+        chat_report.read_runs([folders[0], folders[0]])
 
 
 def test_nothing_is_claimed_of_differences_that_are_all_alike(tmp_path, page_reader, without_drawings):

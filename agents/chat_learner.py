@@ -72,6 +72,8 @@ class ChatLearner(ConfiguredLearner):
     config_class: ClassVar[type[ChatConfig]]
     config: ChatConfig
     divides = True
+    #: what it is trained on where nobody names an environment
+    default_env: ClassVar[str] = "SGLSToolCallingReplay-v0"
     #: fields in which a named configuration differs from the class's defaults
     defaults: ClassVar[Mapping[str, Any]] = {}
 

@@ -9,7 +9,8 @@ import importlib.resources
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -109,6 +110,11 @@ def _spec_of_finished(folder: str | os.PathLike) -> str | None:
     return json.loads(path.read_text("utf-8")).get("agent") if path.is_file() else None
 
 
+def default_env(agent: str) -> str:
+    """The environment that an agent is trained on where nobody names one."""
+    return getattr(agent_class(agent), "default_env", "GenomeToolSubset-v0")
+
+
 def default_preset(model: str) -> str:
     """The preset that suits a model: of its own name, or `paper` for models that are not embedded here."""
     return {"tiny": "tiny", "tiny-chat": "tiny", "smollm2": "laptop"}.get(model, "paper")
@@ -141,7 +147,8 @@ def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback
     """
     learner = plan.learner()
     env, dev = plan.env("train"), plan.evaluation_env("dev")
-    report = learner.learn(env, eval_env=dev, callbacks=callbacks, resume=resume)
+    with _forgotten_if_refused(Path(plan.out)):
+        report = learner.learn(env, eval_env=dev, callbacks=callbacks, resume=resume)
     _, held_out = held_out_env(plan)
     training: dict[str, Any] = {"agent": plan.agent} | asdict(report)
     if is_chat(held_out):
@@ -161,6 +168,21 @@ def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback
     write_json(Path(plan.out) / TRAINING, training)
     write_atomic(Path(plan.out) / HELD_OUT, "".join(records))  # last: it says that the run has finished
     return report
+
+
+@contextmanager
+def _forgotten_if_refused(folder: Path) -> Iterator[None]:
+    """A run that was refused before its first update leaves no `config.json`, so that the command can be put right."""
+    config = folder / "config.json"
+    was_there = config.exists()
+    try:
+        yield
+    except UsageError:
+        if processes().is_main and not was_there and not (folder / "metrics.jsonl").exists():
+            config.unlink(missing_ok=True)
+            with suppress(OSError):  # something else is in it, or it was never made
+                folder.rmdir()
+        raise
 
 
 def is_finished(plan: TrainingPlan) -> bool:

@@ -105,8 +105,10 @@ def make_player(
         return _class_player(spec, agent_class(spec), suite, options)
     if Path(spec).is_dir():
         raise RunError(f"{spec} is not a run folder: it has no config.json")
+    if "/" in spec:
+        raise RunError(f"there is no folder {spec}; a model is openai:MODEL or local:MODEL")
     forms = "Or openai:MODEL, local:MODEL[+ADAPTER], a run folder, package.module:Class"
-    raise UnknownNameError(f"agent for the suite {suite.name}", spec, [*suite.references, *agent_names()], forms)
+    raise UnknownNameError(f"agent for the suite {suite.name}", spec, {*suite.references, *agent_names()}, forms)
 
 
 def _no_options(spec: str, options: Mapping[str, Any]) -> None:

@@ -39,12 +39,17 @@ def evaluate_run(
     arguments = options.agent_arguments(agent_set)
     if is_run_folder(agent):
         plan = TrainingPlan.from_run(agent)
+        env_id = env or plan.env_id
         kwargs: dict[str, Any] = dict(plan.env_kwargs)
+        if (known := env_parameters(env_id)) != env_parameters(plan.env_id):  # only the syntax of calls was learned
+            kwargs = {name: value for name, value in kwargs.items() if name == "parser" and name in known}
         if set(given) & {"questions", "tools", "reasoner"} or not Path(kwargs.get("table", "")).is_file():
             kwargs.pop("table", None)  # it belongs to the run's own questions, or has gone
-        name, env_id = plan.agent, env or plan.env_id
+        name = plan.agent
     elif Path(agent).is_dir():
         raise RunError(f"{agent} is not a run folder: it has no config.json")
+    elif "/" in agent and ":" not in agent:
+        raise RunError(f"there is no folder {agent}")
     else:
         name, env_id, kwargs = agent, env or "GenomeToolSubset-v0", {}
     if "reward" in env_parameters(env_id):

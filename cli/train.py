@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from ..agents.base import agent_class
+from ..agents.base import agent_class, is_run_folder
 from ..agents.config import set_dotted
 from ..agents.distributed import processes
 from ..benchmarks import held_out_chat
@@ -20,6 +20,7 @@ from ..benchmarks.experiment import (
     PRESETS,
     TRAINING,
     TrainingPlan,
+    default_env,
     default_preset,
     has_presets,
     held_out_env,
@@ -28,33 +29,51 @@ from ..benchmarks.experiment import (
 )
 from ..benchmarks.held_out import measure_and_report, print_result, versions
 from ..envs.make import env_parameters
-from ..errors import ConfigError, UsageError
+from ..errors import ConfigError, RunError, UsageError
 from ..llm.threads import choose_threads
 from . import options
 from .launch import start_all_processes
+
+#: fields of a policy without which trained weights cannot be loaded, or would be used with other prompts
+_FITTING = ("model", "weights", "lora_rank", "lora_alpha", "lora_layers", "lora_targets", "template")
 
 
 def train_command(
     learner: str = typer.Argument(
         ..., help="fgpo, grpo, sft, slca-grpo, …, another package's name, or package.module:Class."
     ),
-    env: str = options.ENV,
+    env: str = typer.Option(
+        None,
+        "--env",
+        help="Gymnasium id; default: that of --init, else SGLSToolCallingReplay-v0 for learners on conversations and "
+        "GenomeToolSubset-v0 for others.",
+    ),
     questions: str = options.QUESTIONS,
     tools: str = options.TOOLS,
     reasoner: str = options.REASONER,
     table: str = options.TABLE,
     env_set: list[str] = options.ENV_SET,
-    policy: str = typer.Option(None, "--policy", help="smollm2 (default), tiny, tiny-chat, a folder, a hub name."),
+    policy: str = typer.Option(
+        None, "--policy", help="smollm2, tiny, tiny-chat, a folder, a hub name; default: that of --init, else smollm2."
+    ),
     preset: str = typer.Option(
-        None, "--preset", help=f"{' | '.join(PRESETS)}; default: tiny for tiny, laptop for smollm2, paper otherwise."
+        None,
+        "--preset",
+        help=f"{' | '.join(PRESETS)}; default: tiny for tiny and tiny-chat, laptop for smollm2, paper otherwise.",
     ),
     config: Path = typer.Option(None, "--config", help="JSON file with configuration fields, over the preset."),
-    init: str = typer.Option(None, "--init", help="Start from the trained weights of this run folder."),
-    max_steps: int = typer.Option(None, "--max-steps", help="Optimiser updates after the format warm-up."),
+    init: str = typer.Option(
+        None,
+        "--init",
+        help="Run folder to start from: its trained weights, and its policy and environment unless given.",
+    ),
+    max_steps: int = typer.Option(
+        None, "--max-steps", help="Updates, on bandits after the format warm-up; default: the preset's."
+    ),
     tracker: str = typer.Option(
         None, "--tracker", help="auto (TensorBoard if installed), none, wandb, …; metrics.jsonl is always written."
     ),
-    seed: int = typer.Option(None, "--seed", help="Seed of everything random."),
+    seed: int = typer.Option(None, "--seed", help="Seed of everything random; default: 0, or the preset's."),
     settings: list[str] = typer.Option(
         None, "--set", help="Configuration field, NAME=VALUE; dots go into nested ones."
     ),
@@ -70,6 +89,7 @@ def train_command(
     start_all_processes()
     if resume:
         given = (
+            env,
             questions,
             tools,
             reasoner,
@@ -106,27 +126,58 @@ def train_command(
 
 def plan_training(
     learner: str,
-    env_id: str,
+    env_id: str | None,
     env_arguments: dict[str, Any],
     fields: dict[str, Any],
     preset: str | None = None,
     config: Path | None = None,
     out: Path | None = None,
 ) -> TrainingPlan:
-    """Preset, then configuration file, then single fields (dotted names), each over the one before."""
-    model = fields.get("policy.model", "smollm2")
+    """Preset, the run to start from, configuration file, single fields (dotted names), each over the one before."""
+    start = _run_to_start_from(fields.get("init"))
+    continued: dict[str, Any] = {}
+    if start is not None and "policy.model" not in fields and has_presets(learner):
+        continued = _policy_of(start, learner)
+    model = fields.get("policy.model") or continued.get("model", "smollm2")
+    from_start = start is not None and env_id is None
+    if env_id is None:
+        env_id = start.env_id if start is not None else default_env(learner)
     values: dict[str, Any] = {}
     kwargs: dict[str, Any] = {}
     if has_presets(learner) or preset is not None:
         shipped = load_preset(learner, preset or default_preset(model))
         known = env_parameters(env_id)
         values, kwargs = shipped["config"], {name: v for name, v in shipped["env"].items() if name in known}
+    if start is not None and from_start:
+        kwargs |= start.env_kwargs
+    _merge(values, {"policy": continued} if continued else {})
+    if continued or from_start:
+        told = [f"policy {continued['model']}"] if continued else []
+        told += [f"environment {env_id}"] if from_start else []
+        typer.echo(f"{' and '.join(told)} as in {fields['init']}", err=True)
     if config is not None:
         _merge(values, _read_config(config))
     for name, value in fields.items():
         set_dotted(values, name, value)
     folder = out or Path("runs") / f"{learner.replace(':', '.')}-{datetime.now():%Y%m%d-%H%M%S}"
     return TrainingPlan(learner, values, env_id, kwargs | env_arguments, str(folder))
+
+
+def _run_to_start_from(init: Any) -> TrainingPlan | None:
+    """The run that `init` names; None where it names none, or weights that a program has saved without a run."""
+    if not isinstance(init, str) or not is_run_folder(init):
+        return None
+    try:
+        return TrainingPlan.from_run(init)
+    except RunError:
+        return None
+
+
+def _policy_of(start: TrainingPlan, learner: str) -> dict[str, Any]:
+    """What must be the same for the weights of a run to fit, as far as this learner's policy has such fields."""
+    known = getattr(agent_class(learner), "config_class").model_fields["policy"].annotation.model_fields  # noqa: B009
+    stored = start.config.get("policy", {})
+    return {name: stored[name] for name in _FITTING if name in stored and name in known and "model" in stored}
 
 
 def run(plan: TrainingPlan, resume: bool, as_json: bool) -> None:

@@ -58,6 +58,7 @@ def test_what_cannot_be_measured_is_told():
         (["gold", "--env", "GenomeToolSubset-v0"], "GenomeToolSubsetEnv is no chat environment"),
         (["all", *EASY], "SGLSReplayEnv is no text bandit"),
         (["fixed", "--env", "GenomeToolSubset-v0", "--limit", "3"], "--limit is for conversations"),
+        (["runs/nowhere", *EASY], "there is no folder runs/nowhere"),
         (["gold", *EASY[:4], "--split", "dvv"], "did you mean 'dev'"),
     ):
         done = CliRunner().invoke(app, ["eval", *arguments])
@@ -103,6 +104,8 @@ def test_a_suite_is_trained_on_and_measured(bfcl_path, tmp_path):
     result = json.loads(said[said.index("{") :])
     assert {"slca-grpo", "do_nothing", "random_calls", "gold"} == set(result["strategies"])
     assert result["strategies"]["gold"]["success"]["rate"] == 1.0 and result["split"] == "test"
+    elsewhere = toolcredit("eval", tmp_path / "run", "--env", "SGLSToolCallingReplay-v0", "--limit", 2, "--json")
+    assert json.loads(elsewhere)["n"] == 2  # the categories that it was trained on are no argument there
     again = json.loads(toolcredit("eval", tmp_path / "run", "--json"))
     assert again["strategies"]["slca-grpo"]["success"] == result["strategies"]["slca-grpo"]["success"]
     assert again["strategies"]["gold"]["kinds"]["category"]["irrelevance"]["success"] == 1.0

@@ -10,6 +10,9 @@ pytest.importorskip("torch", reason="needs the extra 'train'")
 from toolcredit.agents.base import agent_class  # noqa: E402
 from toolcredit.benchmarks.experiment import load_preset  # noqa: E402
 from toolcredit.cli.main import app  # noqa: E402
+from toolcredit.cli.train import plan_training  # noqa: E402
+from toolcredit.errors import UsageError  # noqa: E402
+from toolcredit.runs import write_json  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 ENV = ["--env", "SGLSToolCallingReplay-v0", "--policy", "tiny", "--set", "max_new_tokens=8"]
@@ -40,3 +43,39 @@ def test_reinforcement_goes_on_from_a_supervised_run(tmp_path):
     assert result["split"] == "test" and result["strategies"]["gold"]["success_process"]["rate"] == 1.0
     again = train("slca-grpo", "--resume", "--out", rl)
     assert again["strategies"] == result["strategies"]
+
+
+def test_policy_and_environment_are_those_of_the_run_to_start_from(tmp_path, capsys):
+    write_json(
+        tmp_path / "sft/config.json",
+        {
+            "agent": "sft",
+            "config": {"policy": {"model": "tiny-chat", "weights": "full", "template": "compact", "dtype": "bfloat16"}},
+            "env": {"id": "SGLSToolCallingReplay-v0", "kwargs": {"split": "train", "tier": "hard"}},
+        },
+    )
+    init = {"init": str(tmp_path / "sft")}
+    plan = plan_training("slca-grpo", None, {"max_turns": 3}, init)
+    assert {"model": "tiny-chat", "weights": "full", "template": "compact"}.items() <= plan.config["policy"].items()
+    assert plan.config["policy"].get("dtype") != "bfloat16"  # how it was computed is this run's own affair
+    assert plan.config["learning_rate"] == load_preset("slca-grpo", "tiny")["config"]["learning_rate"]
+    assert plan.env_id == "SGLSToolCallingReplay-v0"
+    assert {"tier": "hard", "max_turns": 3}.items() <= plan.env_kwargs.items() and "split" not in plan.env_kwargs
+    assert "tiny-chat" in capsys.readouterr().err
+
+    named = plan_training("slca-grpo", "toolcredit/BFCL-v0", {}, init | {"policy.model": "smollm2"})
+    assert (named.env_id, named.config["policy"]["model"], named.env_kwargs) == ("toolcredit/BFCL-v0", "smollm2", {})
+    assert named.config["policy"].get("weights") != "full" and capsys.readouterr().err == ""
+    assert plan_training("sft", None, {}, {}).env_id == "SGLSToolCallingReplay-v0"
+    assert plan_training("fgpo", None, {}, {}).env_id == "GenomeToolSubset-v0"
+
+
+def test_a_refused_run_leaves_its_folder_free(tmp_path):
+    write_json(tmp_path / "other/config.json", {})
+    folder = tmp_path / "run"
+    arguments = ["train", "sft", *ENV, "--init", str(tmp_path / "other"), "--out", str(folder)]
+    refused = CliRunner().invoke(app, arguments)
+    assert isinstance(refused.exception, UsageError) and not folder.exists(), refused.output
+    write_json(folder / "config.json", {"agent": "sft"})  # of somebody else
+    assert "holds a run already" in str(CliRunner().invoke(app, arguments).exception)
+    assert (folder / "config.json").exists()

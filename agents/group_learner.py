@@ -155,6 +155,7 @@ class GroupLearner(ChatLearner):
         config = self.config
         order = batch_indices(len(self.tasks), config.tasks_per_update, config.seed, number)
         tasks = [self.tasks[i] for i in order]
+        drawn = set(tasks)
         collected: list[Rollouts] = []
         credit: list[Advantages] = []
         self.supplements.forget()
@@ -176,7 +177,9 @@ class GroupLearner(ChatLearner):
             if missing < 1:
                 break
             further = np.random.default_rng([config.seed, number, draw + 1])
-            tasks = [self.tasks[i] for i in further.choice(len(self.tasks), min(missing, len(self.tasks)), False)]
+            others = [task for task in self.tasks if task not in drawn] or self.tasks
+            tasks = [others[i] for i in further.choice(len(others), min(missing, len(others)), False)]
+            drawn |= set(tasks)
         for rollouts in collected:
             self._check_version(rollouts, number)
             self.count(episodes=rollouts.stats["episodes"], sampled_tokens=rollouts.stats.get("sampled_tokens", 0))
@@ -321,8 +324,8 @@ class GroupLearner(ChatLearner):
             weights = self._weights(batch, tokens, len(episodes))
             if segment is not None:
                 weights = weights * (batch.segment == segment)
-            old = _padded([e.old for e in part], batch)
-            advantages = _padded([e.advantages * e.cap for e in part], batch)
+            old = batch.padded([e.old for e in part])
+            advantages = batch.padded([e.advantages * e.cap for e in part])
             surrogate, ratio = ppo_terms(scores.logprobs, old, advantages, batch.trainable, config.clip)
             loss = -(surrogate * weights).sum()
             if segment in (None, Segment.TOOL):
@@ -331,7 +334,7 @@ class GroupLearner(ChatLearner):
                 loss = loss - gain
                 sums["trained_tokens"] += more
             if segment is None and config.kl:
-                reference = _padded([e.reference for e in part if e.reference is not None], batch)
+                reference = batch.padded([e.reference for e in part if e.reference is not None])
                 kl = kl_terms(scores.logprobs, reference, batch.trainable)
                 loss = loss + config.kl * (kl * weights).sum()
                 sums["kl"] += float(kl.detach().sum()) / tokens
@@ -388,11 +391,3 @@ class GroupLearner(ChatLearner):
 def _anchor(trajectory: Trajectory, step: int) -> bytes:
     """A key of all that the policy saw before a step: equal keys, equal states."""
     return trajectory.ids[: int((trajectory.step == step).argmax())].tobytes()
-
-
-def _padded(rows: Sequence[np.ndarray], batch: Batch) -> torch.Tensor:
-    """(B, T) float32 on the batch's device, 0 in the padding."""
-    out = np.zeros(tuple(batch.ids.shape), np.float32)
-    for row, values in zip(out, rows, strict=True):
-        row[: len(values)] = values
-    return torch.from_numpy(out).to(batch.ids.device)

@@ -51,6 +51,13 @@ class Batch:
     logprobs: torch.Tensor
     temperature: float
 
+    def padded(self, rows: Sequence[np.ndarray]) -> torch.Tensor:
+        """Numbers of the tokens of each trajectory as (B, T) float32, 0 in the padding."""
+        out = np.zeros(tuple(self.ids.shape), np.float32)
+        for row, values in zip(out, rows, strict=True):
+            row[: len(values)] = values
+        return torch.from_numpy(out).to(self.ids.device)
+
 
 @dataclass(frozen=True)
 class TokenScores:

@@ -79,11 +79,6 @@ def offered_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def original_names(functions: Sequence[Doc]) -> dict[str, str]:
-    """The documented name of each function, by the name under which it is offered as a tool."""
-    return {offered_name(doc["name"]): doc["name"] for doc in functions}
-
-
 def openai_tools(functions: Sequence[Doc], language: Language = "python") -> list[dict[str, Any]]:
     """The functions in OpenAI's `tools` format.
 

@@ -261,6 +261,16 @@ def test_equal_rewards_move_nothing_and_are_told(chat_envs, caplog):
     assert records[0]["steps"] == 0 and records[0]["episodes"] > 8
 
 
+def test_groups_that_teach_nothing_are_replaced_by_other_tasks(chat_envs):
+    tasks = {f"t{i}": f"Question {i}?" for i in range(5)}
+    env = chat_envs.Conversation(chat_envs.turns_of_tools(1), tasks=tasks)
+    learner = agent_class("dapo")(TINY | {"max_updates": 1, "group_size": 2})
+    learner.learn(env)
+    collected, _ = learner._collect(0, 0.0)
+    drawn = [{t.task_id for group in rollouts for t in group} for rollouts in collected]
+    assert list(map(len, drawn)) == [2, 2, 1] and set.union(*drawn) == set(tasks)
+
+
 def test_what_cannot_be_is_refused_before_the_first_rollout(env, tmp_path):
     with pytest.raises(UnknownNameError, match="group_size"):
         SLCAGRPO({"groupsize": 3})

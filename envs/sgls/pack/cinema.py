@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .base import Dice, Domain, Ids, Named, State, day, known, refuse, table
-from .params import ALL_DAYS, CITY, DATE, NAME, TIME, enum, flag, identifier, integer, name, number, year
+from .params import CITY, DATE, NAME, TIME, enum, flag, identifier, integer, name, number, year
 from .words import CITIES, MOVIES, PEOPLE
 
 CINEMA = Domain("cinema")
 
 FILMS = Named.of("MOV", "film", MOVIES)
-_DAY = {date: index for index, date in enumerate(ALL_DAYS)}
 SHOWS = Ids("SHW", "show", len(MOVIES) * len(CITIES) * 14)
 SALES = Ids("CIN", "cinema booking", 0)
 FILM = name(MOVIES, words=("film", "movie", "title"))

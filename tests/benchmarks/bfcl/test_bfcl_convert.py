@@ -9,7 +9,6 @@ from toolcredit.benchmarks.bfcl.convert import (
     MORE_FUNCTIONS,
     more_functions,
     openai_tools,
-    original_names,
     system_prompt,
     with_system_prompt,
 )
@@ -51,10 +50,9 @@ def test_a_missing_type_is_a_string(bfcl_files):
     assert openai_tools([doc])[0]["function"]["parameters"]["properties"]["x"]["type"] == "string"
 
 
-def test_dots_in_names_are_replaced_and_map_back(bfcl_files):
+def test_dots_in_names_are_replaced(bfcl_files):
     (tool,) = openai_tools([bfcl_files.WEATHER])
     assert tool["function"]["name"] == "weather_get"
-    assert original_names([bfcl_files.WEATHER]) == {"weather_get": "weather.get"}
 
 
 def test_the_documented_response_is_left_out(bfcl_files):

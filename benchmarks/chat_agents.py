@@ -17,12 +17,12 @@ from ..agents import schema_samples
 from ..agents.base import Agent
 from ..agents.baselines import PromptedAgent
 from ..agents.chat_baselines import assistant_message
+from ..envs.sgls.env import MAX_TURN_CHARS
 from ..envs.sgls.parsing import HERMES, CallParser, from_openai, to_openai
+from ..envs.sgls.transcripts import as_calls
 from ..envs.spaces import ChatMessages, UnicodeText
 from ..errors import UsageError
 from .suite import ChatAgent, Message
-
-MAX_TURN_CHARS = 131_072
 
 
 class Silent:
@@ -79,7 +79,7 @@ class Conversation(gym.Env):
 
     def openai_messages(self, observation: Sequence[Mapping[str, Any]]) -> list[Message]:
         """An observation in OpenAI's form."""
-        return conversation_as_calls(observation, self.parser)
+        return as_calls(observation, self.parser)
 
 
 class EnvChat:
@@ -122,26 +122,16 @@ def read_turn(
 
 
 def conversation_as_text(messages: Sequence[Mapping[str, Any]], parser: CallParser = HERMES) -> list[Message]:
-    """A conversation whose assistant turns are plain text, calls in the parser's syntax; a copy."""
+    """A conversation whose assistant turns are plain text, calls in the parser's syntax; a copy.
+
+    `as_calls` of `envs.sgls.transcripts` is the inverse.
+    """
     return [
         {"role": "assistant", "content": from_openai(dict(message), parser)}
         if message["role"] == "assistant"
         else {**copy.deepcopy(dict(message)), "content": message.get("content") or ""}
         for message in messages
     ]
-
-
-def conversation_as_calls(messages: Sequence[Mapping[str, Any]], parser: CallParser = HERMES) -> list[Message]:
-    """The inverse of `conversation_as_text`: assistant turns with `tool_calls`, with the ids that are answered."""
-    shown: list[Message] = []
-    for number, message in enumerate(messages):
-        if message["role"] != "assistant" or "tool_calls" in message:
-            shown.append(copy.deepcopy(dict(message)))
-            continue
-        shown.append(to_openai(str(message["content"]), number, parser))
-        for call, answer in zip(shown[-1].get("tool_calls", ()), messages[number + 1 :], strict=False):
-            call["id"] = answer.get("tool_call_id", call["id"])
-    return shown
 
 
 def chat_selector(chat: ChatAgent, env: gym.Env) -> Agent:

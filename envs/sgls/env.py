@@ -24,13 +24,13 @@ from ..spaces import ChatMessages, UnicodeText
 from .json_strict import cut_middle, without_surrogates
 from .mocks import Mock, Scene, Session, is_error, make_mock
 from .parsers import make_parser
-from .parsing import INVALID_CALL, LEVELS, OUR_TAGS, CallParser, ParsedTurn, from_openai, safe_json, to_openai
+from .parsing import INVALID_CALL, LEVELS, OUR_TAGS, CallParser, ParsedTurn, from_openai, safe_json
 from .presentation import Presentation, Presenter
 from .recordings import read_recordings
 from .scoring import Scorer, make_scorer
 from .tasks import Call, Task
 from .tasksets import TaskSet
-from .transcripts import as_text, fresh, turn_record, unread_record
+from .transcripts import as_calls, as_text, fresh, turn_record, unread_record
 from .validation import Checked, Toolbox
 
 #: longest turn that is read; longer ones break the token limit
@@ -134,15 +134,7 @@ class SGLSToolCallingEnv(gym.Env[list, str]):
 
     def openai_messages(self, observation: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """An observation in OpenAI's form: the calls in the agent's turns as `tool_calls`, a fresh copy."""
-        shown = []
-        for number, message in enumerate(observation):
-            if message["role"] != "assistant" or "tool_calls" in message:
-                shown.append(fresh(message))
-                continue
-            shown.append(to_openai(message["content"], parser=self._parser))
-            for call, answer in zip(shown[-1].get("tool_calls", ()), observation[number + 1 :], strict=False):
-                call["id"] = answer.get("tool_call_id", call["id"])
-        return shown
+        return as_calls(observation, self._parser)
 
     def gold(self, task_id: str) -> dict[str, Any]:
         """What solves a task as it is shown, for references that know it: `plans`, `reply`, and the `opening`'s length.

@@ -25,7 +25,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from .parsing import Block, ParsedTurn, RawCall, call_id
+from .parsing import Block, CallParser, ParsedTurn, RawCall, call_id, to_openai
 from .validation import Checked
 
 
@@ -96,3 +96,16 @@ def _is_valid(block: Block, tools: Collection[str]) -> bool:
     return block.level is not None and all(
         call.problem is None and call.name in tools and isinstance(call.arguments, dict) for call in block.calls
     )
+
+
+def as_calls(messages: Sequence[Mapping[str, Any]], parser: CallParser) -> list[dict[str, Any]]:
+    """A conversation whose assistant turns are text in OpenAI's form: calls with the ids that are answered; a copy."""
+    shown: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        if message["role"] != "assistant" or "tool_calls" in message:
+            shown.append(fresh(message))
+            continue
+        shown.append(to_openai(str(message["content"]), number, parser))
+        for call, answer in zip(shown[-1].get("tool_calls", ()), messages[number + 1 :], strict=False):
+            call["id"] = answer.get("tool_call_id", call["id"])
+    return shown

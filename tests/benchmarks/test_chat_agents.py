@@ -13,13 +13,14 @@ from toolcredit.benchmarks.chat_agents import (
     RandomCalls,
     Scripted,
     Silent,
-    conversation_as_calls,
     conversation_as_text,
 )
 from toolcredit.benchmarks.players import EndpointPlayer, ObjectPlayer, make_player
 from toolcredit.benchmarks.registry import make_suite
 from toolcredit.benchmarks.runner import run_suite
 from toolcredit.benchmarks.suite import DeadlineError, Outcome, Score, Selection, Suite, SuiteTask, TaskContext
+from toolcredit.envs.sgls.parsing import HERMES
+from toolcredit.envs.sgls.transcripts import as_calls
 from toolcredit.errors import ConfigError, RunError, UnknownNameError, UsageError
 from toolcredit.runs import read_jsonl
 
@@ -219,7 +220,7 @@ def test_conversations_survive_the_way_to_text_and_back():
     ]
     text = conversation_as_text(messages)
     assert text[2]["content"].startswith("<tool_call>") and "tool_calls" not in text[2]
-    back = conversation_as_calls(text)
+    back = as_calls(text, HERMES)
     assert back[2]["tool_calls"][0]["id"] == "call_0"
     assert json.loads(back[2]["tool_calls"][0]["function"]["arguments"]) == {"city": "Oslo"}
     assert back[-1]["content"] == "Clear." and messages[2] is CALL and "tool_calls" in CALL

@@ -26,7 +26,7 @@ from ...runs import write_json
 from ..experiment import TRAINING, TrainingPlan, load_preset
 from ..held_out import read_records, versions
 from ..strategies import Record, evaluate, reference_agents
-from .seeds import cell, interval, run
+from .seeds import add_seeds, cell, interval, run
 
 ENV_ID = "GenomeToolSubset-v0"
 SWEEP_SEED = 1000
@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/fgpo_vs_grpo"), help="folder of all runs")
     parser.add_argument("--workers", type=int, default=2, help="training processes at once")
-    parser.add_argument("--seeds", type=int, default=3, help=f"seeds per arm, at most {len(SEEDS)}")
+    add_seeds(parser, len(SEEDS), default=3)
     parser.add_argument("--with-eq1", action="store_true", help="also train GRPO on Eq. 1 itself")
     arguments = parser.parse_args()
     out: Path = arguments.out

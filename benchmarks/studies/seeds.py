@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..experiment import TrainingPlan, is_finished, train_side_by_side
 from ..stats import t_interval
+
+
+def add_seeds(parser: ArgumentParser, most: int, default: int) -> None:
+    """The option `--seeds`; a single one is refused before hours of work: it has no interval."""
+    shown = f"seeds per arm, at most {most}"
+    parser.add_argument("--seeds", type=int, default=default, choices=range(2, most + 1), help=shown)
 
 
 def run(plans: Sequence[TrainingPlan], workers: int, shown: str = "dev_reward") -> None:

@@ -25,7 +25,7 @@ from ...runs import read_jsonl, write_json
 from ..experiment import HELD_OUT, TRAINING, TrainingPlan, load_preset
 from ..held_out import versions
 from ..held_out_chat import ChatRecord, read_records
-from .seeds import cell, interval, run
+from .seeds import add_seeds, cell, interval, run
 
 ENV_ID = "SGLSToolCallingReplay-v0"
 SEEDS = (1, 2, 3, 4, 5)
@@ -63,7 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/segment_credit"), help="folder of all runs")
     parser.add_argument("--workers", type=int, default=2, help="training processes at once")
-    parser.add_argument("--seeds", type=int, default=len(SEEDS), help=f"seeds per arm, at most {len(SEEDS)}")
+    add_seeds(parser, len(SEEDS), default=len(SEEDS))
     parser.add_argument("--updates", type=int, default=40, help="updates of every arm")
     parser.add_argument("--noise", type=float, nargs="+", default=NOISE, help="probabilities of a random rating")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS, help="which arms")

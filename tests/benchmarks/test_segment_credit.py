@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from toolcredit.agents.base import agent_class
 from toolcredit.benchmarks.experiment import TrainingPlan
-from toolcredit.benchmarks.studies import segment_credit
+from toolcredit.benchmarks.studies import fgpo_vs_grpo, segment_credit
 
 
 @pytest.mark.parametrize("arm", segment_credit.ARMS)
@@ -67,3 +68,12 @@ def test_the_summary_compares_seed_by_seed(tmp_path, monkeypatch):
     lines = segment_credit.markdown(result).splitlines()
     assert len({line.count("|") for line in lines if line.startswith("|")}) == 2  # two tables, none ragged
     assert any(line.startswith("| GRPO | +0.250 [+0.250, +0.250]") for line in lines)
+
+
+@pytest.mark.parametrize("study", [segment_credit, fgpo_vs_grpo], ids=lambda study: study.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("seeds", ["1", "6"])
+def test_a_study_without_an_interval_is_refused_before_it_begins(study, seeds, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["study", "--out", str(tmp_path / "runs"), "--seeds", seeds])
+    with pytest.raises(SystemExit):
+        study.main()
+    assert "--seeds" in capsys.readouterr().err and not (tmp_path / "runs").exists()

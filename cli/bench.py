@@ -99,13 +99,15 @@ def run(
     Keys of endpoints are taken from the environment only.
     """
     from ..benchmarks.plan import PACING, BenchPlan
+    from ..benchmarks.registry import suite_names
 
     prices = parse_prices(price)
     given = dict(options.key_value(item) for item in agent_set or [])
     named = {"base_url": base_url, "temperature": temperature, "max_tokens": max_tokens}
     given = {key: value for key, value in named.items() if value is not None} | given
     selected = (category, ids, limit, agent, base_url, temperature, max_tokens, ctx.args)
-    if Path(suite).is_dir():
+    # a run folder may be called like a suite: then --agent tells which is meant, since it begins a run
+    if Path(suite).is_dir() and not (agent is not None and suite in suite_names()):
         if any(value not in (None, []) for value in selected) or set(given) - set(PACING):
             raise UsageError("a run goes on with its own settings: give only --workers, --deadline and such")
         plan, folder = BenchPlan.from_run(suite, given), Path(suite)

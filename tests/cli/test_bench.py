@@ -131,6 +131,15 @@ def test_bad_input_is_refused_by_name(words, named, tmp_path, monkeypatch):
     assert not (tmp_path / "runs").exists()  # nothing is left behind
 
 
+def test_a_run_folder_may_be_called_like_its_suite(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("run", "genomeqa", "--agent", "gold", "--limit", "2", "--out", "genomeqa", "--json")
+    begun, again, gone_on = bench(*words), bench(*words), bench("run", "genomeqa", "--json")
+    for result in (begun, again, gone_on):
+        assert result.exit_code == 0, result.output + str(result.exception)
+        assert json.loads(result.stdout)["n"] == 2
+
+
 def test_a_run_is_not_gone_on_with_under_other_settings(tmp_path):
     run(tmp_path / "run")
     assert "own settings" in refused("run", tmp_path / "run", "--agent", "gold")

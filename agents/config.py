@@ -41,6 +41,17 @@ def field_names(model: type[BaseModel], prefix: str = "") -> Iterable[str]:
             yield f"{prefix}{name}"
 
 
+def described_fields(config: BaseModel, prefix: str = "") -> Iterable[tuple[str, Any, str]]:
+    """(dotted name, value as plain JSON, description) of all fields, those of nested configurations included."""
+    plain = config.model_dump(mode="json")
+    for name, field in type(config).model_fields.items():
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            yield from described_fields(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", plain[name], field.description or ""
+
+
 def set_dotted(values: dict[str, Any], name: str, value: Any) -> None:
     """Set `values["a"]["b"]` for the name `a.b`, making the dicts between."""
     *parents, last = name.split(".")

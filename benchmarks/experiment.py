@@ -139,17 +139,24 @@ def load_preset(agent: str, name: str) -> dict[str, Any]:
     return json.loads(file.read_text("utf-8"))
 
 
-def train(plan: TrainingPlan, resume: bool = False, callbacks: Sequence[Callback] = ()) -> TrainingReport:
+def train(
+    plan: TrainingPlan,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    on_phase: Callable[[str], None] = lambda text: None,
+) -> TrainingReport:
     """Carry out one plan: learn on the split `train`, choose the checkpoint on `dev`, answer the held-out questions.
 
     The held-out answers, or episodes of conversations, go to `held_out.jsonl` in the run folder, what learning spent to
-    `training.json`.
+    `training.json`. `on_phase` is told in words what begins: learning gives records, the rest can be long and silent.
     """
+    on_phase(f"{plan.agent} learns on {plan.env_id}, into {plan.out}")
     learner = plan.learner()
     env, dev = plan.env("train"), plan.evaluation_env("dev")
     with _forgotten_if_refused(Path(plan.out)):
         report = learner.learn(env, eval_env=dev, callbacks=callbacks, resume=resume)
-    _, held_out = held_out_env(plan)
+    split, held_out = held_out_env(plan)
+    on_phase(f"{plan.agent} is measured on the split {split}")
     training: dict[str, Any] = {"agent": plan.agent} | asdict(report)
     if is_chat(held_out):
         meter, everybody = Meter(), processes()

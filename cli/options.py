@@ -85,6 +85,11 @@ class LineProgress:
         self._tasks.append({"name": description, "total": total, "since": time.monotonic(), "first": None, "tenth": 0})
         return len(self._tasks) - 1
 
+    def say(self, text: str) -> None:
+        """A line about what happens now."""
+        if not self.quiet:
+            typer.echo(text, err=True)
+
     def update(self, task_id: int, completed: float, total: float | None = None, note: str = "") -> None:
         """Say how much is done."""
         task = self._tasks[task_id]
@@ -104,7 +109,7 @@ class LineProgress:
 def progress_bar(quiet: bool = False) -> Iterator[Any]:
     """A rich progress display with time left on a terminal, plain lines elsewhere, nothing with `quiet`.
 
-    What is yielded has `add_task(description, total, note)` and `update(task, completed, total, note)`.
+    What is yielded has `add_task(description, total, note)`, `update(task, completed, total, note)` and `say(text)`.
     """
     from rich.console import Console
     from rich.progress import (
@@ -115,6 +120,14 @@ def progress_bar(quiet: bool = False) -> Iterator[Any]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
+
+    class Bars(Progress):
+        def say(self, text: str) -> None:
+            self.console.print(text, markup=False, highlight=False)
+
+    def whole(width: int) -> Column:
+        return Column(no_wrap=True, min_width=width)  # on a narrow terminal the note is broken, not the numbers
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
@@ -122,13 +135,13 @@ def progress_bar(quiet: bool = False) -> Iterator[Any]:
         return
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        BarColumn(bar_width=20, table_column=Column(min_width=5)),
+        MofNCompleteColumn(table_column=whole(5)),
+        TimeElapsedColumn(table_column=whole(7)),
+        TimeRemainingColumn(table_column=whole(7)),
+        TextColumn("{task.fields[note]}", table_column=Column()),
     )
-    with Progress(*columns, console=console) as progress:
+    with Bars(*columns, console=console) as progress:
         yield progress
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic import BaseModel
 
 from ..agents.base import agent_class, is_run_folder
-from ..agents.config import set_dotted
+from ..agents.config import described_fields, set_dotted
 from ..agents.distributed import processes
 from ..benchmarks import held_out_chat
 from ..benchmarks.chat_report import write_chat_report
@@ -79,6 +80,9 @@ def train_command(
     ),
     out: Path = typer.Option(None, "--out", help="Run folder; default: runs/LEARNER-DATE."),
     resume: bool = typer.Option(False, "--resume", help="Go on with the run in --out, with its own configuration."),
+    fields: bool = typer.Option(
+        False, "--fields", help="Train nothing: list the fields of --set with the values they would have, and meanings."
+    ),
     as_json: bool = options.JSON,
 ) -> None:
     """Train a learner on the split `train`, choose its checkpoint on `dev`, measure it on `test`.
@@ -115,12 +119,15 @@ def train_command(
     else:
         arguments = options.env_arguments(questions, tools, reasoner, table, env_set)
         overrides = {"policy.model": policy, "init": init, "max_updates": max_steps, "seed": seed, "tracker": tracker}
-        fields = {name: value for name, value in overrides.items() if value is not None}
-        fields |= dict(options.key_value(item) for item in settings or [])
+        single = {name: value for name, value in overrides.items() if value is not None}
+        single |= dict(options.key_value(item) for item in settings or [])
         if has_presets(learner):
-            fields.setdefault("cpu_threads", choose_threads().number)
+            single.setdefault("cpu_threads", choose_threads().number)
         # of several processes the main one decides: they would measure and name the folder differently
-        plan = processes().agree(lambda: plan_training(learner, env, arguments, fields, preset, config, out))
+        plan = processes().agree(lambda: plan_training(learner, env, arguments, single, preset, config, out))
+    if fields:
+        print_fields(plan, as_json)
+        return
     run(plan, resume, as_json)
 
 
@@ -163,6 +170,30 @@ def plan_training(
     return TrainingPlan(learner, values, env_id, kwargs | env_arguments, str(folder))
 
 
+def print_fields(plan: TrainingPlan, as_json: bool) -> None:
+    """Every field of the learner's configuration: its dotted name, its value under the plan, what it means.
+
+    Raises:
+        UsageError: the learner is another package's, whose fields have no descriptions that could be read here.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    config = getattr(plan.learner(), "config", None)
+    if not isinstance(config, BaseModel):
+        raise UsageError(f"{plan.agent} does not describe its fields: see its own documentation")
+    rows = list(described_fields(config))
+    if as_json:
+        options.print_json([{"field": name, "value": value, "meaning": text} for name, value, text in rows])
+        return
+    table = Table("field", "value", "meaning", title=f"{plan.agent} on {plan.env_id}", title_justify="left")
+    table.caption = f"environment: {json.dumps(plan.env_kwargs, ensure_ascii=False)}"
+    for name, value, text in rows:
+        table.add_row(name, json.dumps(value, ensure_ascii=False), text)
+    console = Console(markup=False, highlight=False)
+    (console if console.is_terminal else Console(markup=False, highlight=False, width=130)).print(table)
+
+
 def _run_to_start_from(init: Any) -> TrainingPlan | None:
     """The run that `init` names; None where it names none, or weights that a program has saved without a run."""
     if not isinstance(init, str) or not is_run_folder(init):
@@ -192,7 +223,7 @@ def run(plan: TrainingPlan, resume: bool, as_json: bool) -> None:
         def show(record: dict[str, Any]) -> None:
             progress.update(task, completed=record["update"], note=record_note(record))
 
-        train(plan, resume=resume, callbacks=[show])
+        train(plan, resume=resume, callbacks=[show], on_phase=progress.say)
     if not is_main:
         return
     folder = Path(plan.out)

@@ -79,3 +79,16 @@ def test_a_refused_run_leaves_its_folder_free(tmp_path):
     write_json(folder / "config.json", {"agent": "sft"})  # of somebody else
     assert "holds a run already" in str(CliRunner().invoke(app, arguments).exception)
     assert (folder / "config.json").exists()
+
+
+def test_fields_are_listed_with_values_and_meanings(tmp_path):
+    def listed(*arguments):
+        done = CliRunner().invoke(app, ["train", *arguments, "--fields", "--out", str(tmp_path / "none")])
+        assert done.exit_code == 0 and not (tmp_path / "none").exists(), done.output
+        return done.stdout
+
+    rows = {row["field"]: row for row in json.loads(listed("slca-grpo", *ENV, "--set", "kl=0.5", "--json"))}
+    assert rows["kl"]["value"] == 0.5 and rows["policy.model"]["value"] == "tiny"
+    assert rows["max_new_tokens"] == {"field": "max_new_tokens", "value": 8, "meaning": "Longest assistant turn."}
+    assert all(row["meaning"] for row in rows.values())
+    assert "Step size" in listed("sft", *ENV)

@@ -28,6 +28,10 @@ class UsageError(ToolcreditError, ValueError):
     """What the caller gave cannot be used; the message says what to give instead."""
 
 
+#: so many names of a registry are listed; all arguments of an environment and all learners fit
+_NAMED = 60
+
+
 class UnknownNameError(UsageError):
     """A name (tool, agent, reward, asset, field …) is not in its registry."""
 
@@ -36,7 +40,8 @@ class UnknownNameError(UsageError):
         near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
         message = f"unknown {kind} {name!r}: "
         message += f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        message += f"known: {', '.join(known) or 'none'}"
+        more = len(known) - _NAMED  # thousands of task ids would bury the message
+        message += f"known: {', '.join(known[:_NAMED]) or 'none'}" + (f" and {more} more" if more > 0 else "")
         super().__init__(message + (f". {hint}" if hint else ""))
 
 

@@ -261,9 +261,11 @@ def print_result(result: Mapping[str, Any], out: Path | None = None) -> None:
     for listed in ("cut", "failed"):
         shown.add_row(f"{listed} tasks", *(str(s[listed]) for s in strategies.values()))
     categories = first["kinds"].get("category", {})
+    if len(categories) > 1 and names:
+        shown.add_row(f"{names[0].replace('_', ' ')} of:", *("" for _ in strategies))
     for value, own in categories.items() if len(categories) > 1 and names else ():
         rates = [f"{s['kinds']['category'][value][names[0]]:.3f}" for s in strategies.values()]
-        shown.add_row(f"{value} ({own['n']})", *rates)
+        shown.add_row(f"  {value} ({own['n']})", *rates)
     console.print(shown)
     for failure in result["failures"][:SHOWN_FAILURES]:
         console.print(f"failed: {failure['id']}: {failure['error']}", markup=False, highlight=False)

@@ -48,6 +48,24 @@ def suite_options(name: str) -> dict[str, inspect.Parameter]:
     return {key: value for key, value in parameters.items() if value.kind is not inspect.Parameter.VAR_KEYWORD}
 
 
+def option_meanings(name: str) -> dict[str, str]:
+    """What the options of a suite mean: the section `Args` of its class's docstring, by name, as far as it has one."""
+    found: dict[str, list[str]] = {}
+    waiting = iter(inspect.cleandoc(suite_class(name).__doc__ or "").splitlines())
+    if not any(line.strip() == "Args:" for line in waiting):
+        return {}
+    for line in waiting:
+        indent, text = len(line) - len(line.lstrip()), line.strip()
+        if text and not indent:  # the next section
+            break
+        option, colon, meaning = text.partition(":")
+        if indent == 4 and colon:
+            found[option] = [meaning.strip()]
+        elif text and found:
+            found[next(reversed(found))].append(text)
+    return {option: " ".join(lines) for option, lines in found.items()}
+
+
 def make_suite(name: str, options: Mapping[str, Any] | None = None) -> Suite:
     """A suite with its options.
 

@@ -232,6 +232,7 @@ class Suite(ABC):
         beside: those cheap enough to be played along with every agent and shown beside it.
         groups: names that `--category` takes for several categories.
         components: metrics of its scores that environments show among the rewards.
+        aggregate_notes: what must be known to read an aggregate, printed below the table.
         export_formats: formats of `export` besides the general ones.
     """
 
@@ -241,6 +242,7 @@ class Suite(ABC):
     beside: tuple[str, ...] = ("nothing", "gold")
     groups: Mapping[str, Sequence[str]] = {}
     components: tuple[str, ...] = ()
+    aggregate_notes: Mapping[str, str] = {}
     export_formats: tuple[str, ...] = ()
 
     @property
@@ -266,11 +268,23 @@ class Suite(ABC):
         """The suite's tasks. Those that `selection` does not want may be among them: the runner picks."""
 
     def pick(self, selection: Selection) -> tuple[SuiteTask, ...]:
-        """The wanted tasks; among the categories may be names of groups."""
-        if selection.categories is not None:
-            names = [name for given in selection.categories for name in self.groups.get(given, (given,))]
-            selection = replace(selection, categories=tuple(dict.fromkeys(names)))
-        return selection.pick(self.tasks(selection))
+        """The wanted tasks; among the categories may be names of groups.
+
+        Raises:
+            UnknownNameError: a category or an id is not there.
+            UsageError: nothing is left.
+        """
+        if selection.categories is None:
+            return selection.pick(self.tasks(selection))
+        names = [name for given in selection.categories for name in self.groups.get(given, (given,))]
+        selection = replace(selection, categories=tuple(dict.fromkeys(names)))
+        tasks = tuple(self.tasks(selection))
+        missing = set(names) - {task.category for task in tasks}
+        if missing:  # a suite reads only what is wanted: the names that there are stand among all tasks
+            known = {task.category for task in self.tasks(replace(selection, categories=None))} | set(self.groups)
+            for name in sorted(missing - known):
+                raise UnknownNameError("category", name, known)
+        return selection.pick(tasks)
 
     def episode(self, task: SuiteTask, context: TaskContext) -> Generator[Turn, Message, Outcome]:
         """One task as a conversation that is played from outside, written as a generator.

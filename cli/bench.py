@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -53,15 +54,24 @@ def list_suites(
 
     rows = [_described(name) for name in ([suite] if suite else suite_names())]
     if suite:
-        rows[0]["categories"] = _counts(suite)
+        rows[0] |= _in_full(suite)
     if as_json:
         options.print_json(rows[0] if suite else rows)
         return
     for row in rows:
         typer.echo(f"{row['name']}: {row['about']}")
-        typer.echo("  options: " + " ".join(row["options"]))
+        if not suite:
+            typer.echo("  options: " + " ".join(row["options"]))
+        for flag in row.get("flags", ()):
+            default = "" if flag["default"] is None else f" [default: {flag['default']}]"
+            text = f"  {flag['flag']}{default}  {flag['meaning']}"
+            typer.echo(textwrap.fill(text, 100, subsequent_indent=" " * 6, break_on_hyphens=False))
+        if row.get("groups"):
+            typer.echo("  groups of categories: " + ", ".join(row["groups"]))
         for name, number in row.get("categories", {}).items():
             typer.echo(f"  {number:6} {name}")
+    if not suite:
+        typer.echo("`toolcredit bench list SUITE` tells what its options mean, and its categories.")
 
 
 @app.command(
@@ -77,9 +87,11 @@ def run(
     ctx: typer.Context,
     suite: str = typer.Argument(..., help="A suite, or the folder of a run to go on with."),
     agent: str = _AGENT,
-    base_url: str = typer.Option(None, "--base-url", help="Endpoint of openai:MODEL, up to /v1."),
-    temperature: float = typer.Option(None, "--temperature", help="Default 0."),
-    max_tokens: int = typer.Option(None, "--max-tokens", help="Longest reply in tokens."),
+    base_url: str = typer.Option(
+        None, "--base-url", help="Endpoint of openai:MODEL, up to /v1; default: $OPENAI_BASE_URL."
+    ),
+    temperature: float = typer.Option(None, "--temperature", help="Of the sampling; default: 0, greedy."),
+    max_tokens: int = typer.Option(None, "--max-tokens", help="Longest reply; default: 4096, local models 512."),
     agent_set: list[str] = _AGENT_SET,
     category: list[str] = _CATEGORY,
     ids: str = typer.Option(None, "--ids", help="Only these tasks: ids with commas, or @FILE with one a line."),
@@ -133,6 +145,8 @@ def run(
     else:
         print_result(result, prices)
         typer.echo(f"run: {folder}")
+    if result["failed"]:
+        typer.echo(f"play failed attempts again with: toolcredit bench run {folder} --retry-failed", err=True)
     if result["unresolved"]:
         typer.echo(
             f"{result['unresolved']} attempts are unresolved; go on with: toolcredit bench run {folder}", err=True
@@ -288,12 +302,19 @@ def _described(name: str) -> dict[str, Any]:
     return {"name": name, "about": about, "options": flags}
 
 
-def _counts(name: str) -> dict[str, int]:
-    from ..benchmarks.registry import make_suite
+def _in_full(name: str) -> dict[str, Any]:
+    from ..benchmarks.registry import make_suite, option_meanings, suite_options
     from ..benchmarks.suite import Selection
 
+    meanings = option_meanings(name)
+    flags = []
+    for option, parameter in suite_options(name).items():
+        default = None if parameter.default is parameter.empty else parameter.default
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        meaning = meanings.get(option, "").replace("`", "")
+        flags.append({"flag": "--" + option.replace("_", "-"), "default": shown, "meaning": meaning})
     suite: Suite = make_suite(name)
     counts: dict[str, int] = {}
     for task in suite.tasks(Selection()):
         counts[task.category] = counts.get(task.category, 0) + 1
-    return counts
+    return {"flags": flags, "groups": sorted(suite.groups), "categories": counts}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import ConfigError, UsageError
+from ..errors import ConfigError, ToolcreditError, UsageError
 from . import options
 
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ def print_result(result: Mapping[str, Any], prices: Prices) -> None:
     references = list(result["references"])
     console.print(_table(["category", "n", "score", "95% interval", *references], category_rows(result)))
     console.print(_table(["aggregate", "value", "95% interval", *references], aggregate_rows(result)))
+    for name, note in _notes(result["suite"]).items():
+        if name in result["aggregates"]:
+            console.print(f"{name}: {note}")
     failures = result["failures"]
     if failures:
         console.print("Not completed, counted as 0:")
@@ -100,6 +103,15 @@ def print_result(result: Mapping[str, Any], prices: Prices) -> None:
             f"{model}: {amounts['calls']:,} calls, {amounts['prompt_tokens']:,} prompt tokens, "
             f"{amounts['completion_tokens']:,} completion tokens" + (f", cost {cost:.4f}" if cost is not None else "")
         )
+
+
+def _notes(suite: str) -> Mapping[str, str]:
+    from ..benchmarks.registry import suite_class
+
+    try:
+        return suite_class(suite).aggregate_notes
+    except ToolcreditError:  # a run of a suite that is not installed here
+        return {}
 
 
 def _console() -> Any:

@@ -16,7 +16,9 @@ from ..errors import ConfigError
 ENV = typer.Option("GenomeToolSubset-v0", "--env", help="Gymnasium id of the environment.")
 QUESTIONS = typer.Option(None, "--questions", help="Question file (.jsonl or .jsonl.gz); default: the embedded set.")
 TOOLS = typer.Option(None, "--tools", help="Comma-separated tool names; default: the paper's four.")
-REASONER = typer.Option(None, "--reasoner", help="evidence | chat:MODEL | local:MODEL | package.module:Class.")
+REASONER = typer.Option(
+    None, "--reasoner", help="evidence (default) | chat:MODEL | local:MODEL | package.module:Class."
+)
 TABLE = typer.Option(None, "--table", help="Reward table to answer from (see `toolcredit table build`).")
 JSON = typer.Option(False, "--json", help="Print the result as JSON on standard output.")
 ENV_SET = typer.Option(None, "--env-set", help="Further environment argument, KEY=VALUE (repeatable).")

@@ -97,8 +97,11 @@ def _print(title: str, result: dict[str, Any]) -> None:
     console.print(_score_table("Strategies", strategies))
     families = {f"{name} ({entry['questions']})": entry["best"] for name, entry in result["families"].items()}
     console.print(_score_table("Best subset of each family", families))
-    for size, share in result["degenerate_share"].items():
-        console.print(f"All subsets of {size} tools alike: {share:.1%} of the questions")
+    shares = ", ".join(f"{size}: {share:.1%}" for size, share in result["degenerate_share"].items())
+    if shares:
+        console.print(
+            f"Questions that all subsets of a library answer right, or all wrong, by its number of tools: {shares}"
+        )
     console.print(f"Informative questions (subsets differ): {result['informative_share']:.1%}")
     console.print(f"Unreadable answers: {result['unparsed']}")
     if result["failed"]:

@@ -50,6 +50,23 @@ def test_a_selection_of_nothing_is_refused(selection, error, named):
         picked(**selection)
 
 
+def test_an_unknown_category_is_told_those_that_there_are_by_suites_that_read_only_the_wanted_ones(toy_suite):
+    class Lazy(toy_suite.Sums):
+        def tasks(self, selection):
+            return [task for task in super().tasks(selection) if selection.wants(task.category)]
+
+    assert len(Lazy().pick(Selection(("small",)))) == 10
+    for wanted in (("eve",), ("odd", "eve")):
+        with pytest.raises(UnknownNameError, match="'eve': did you mean 'even'.*known: even, odd, small"):
+            Lazy().pick(Selection(wanted))
+
+
+def test_an_unknown_id_among_thousands_is_told_in_a_line_that_can_be_read():
+    with pytest.raises(UnknownNameError, match="did you mean 'a10'") as told:
+        Selection(ids=("a10x",)).pick([SuiteTask(f"a{i}", "a", {}) for i in range(5000)])
+    assert len(str(told.value)) < 1000 and str(told.value).endswith("and 4940 more")
+
+
 def test_ids_must_be_unique():
     with pytest.raises(UsageError, match="'a0'"):
         Selection().pick([*TASKS, TASKS[0]])

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from toolcredit.benchmarks.registry import suite_names, suite_options
+from toolcredit.benchmarks.registry import option_meanings, suite_names, suite_options
 from toolcredit.cli.main import app
 from toolcredit.envs.genome.questions import load_questions
 from typer.testing import CliRunner
@@ -105,6 +105,7 @@ def test_failures_are_shown_and_played_again_on_demand(tmp_path):
     )
     result = bench(*command)
     assert result.exit_code == 0 and "sum-2 (failed): RuntimeError: no answer to 2" in result.output
+    assert "--retry-failed" in result.output
     assert bench(*command, "--retry-failed").exit_code == 0
 
 
@@ -216,7 +217,16 @@ def test_list_shows_every_suite_and_one_in_full():
     assert "--reasoner" in next(row for row in rows if row["name"] == "genomeqa")["options"]
     one = json.loads(bench("list", "genomeqa", "--json").stdout)
     assert sum(one["categories"].values()) == sum(q.split == "test" for q in load_questions())
+    flags = {flag["flag"]: flag for flag in one["flags"]}
+    assert flags["--mode"] == {"flag": "--mode", "default": "plain", "meaning": "plain or selector."}
+    assert "--mode [default: plain]  plain or selector." in bench("list", "genomeqa").output
     assert "genomeqa" in refused("list", "genomqa")
+
+
+def test_every_option_of_every_suite_is_explained():
+    for name in suite_names():
+        assert option_meanings(name).keys() >= suite_options(name).keys(), name
+        assert all(option_meanings(name).values()), name
 
 
 def test_the_help_of_run_names_every_flag_of_every_suite():

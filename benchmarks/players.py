@@ -384,6 +384,16 @@ class SelectorPlayer:
         return chat_selector(self._chat.start(task, context), self._suite.env())
 
 
+def _refuse_what_cannot_chat(spec: str, found: type[Agent], options: Mapping[str, Any]) -> None:
+    """Told once before the run, instead of in every attempt. What else goes wrong is the attempt's own failure."""
+    try:
+        EnvChat(found(**options), seed=0)
+    except UsageError as error:
+        raise UsageError(f"{spec} cannot hold the conversations of this suite: {error}") from None
+    except Exception:
+        return
+
+
 def _class_player(spec: str, found: Any, suite: Suite, options: Mapping[str, Any]) -> Player:
     if not callable(found):
         raise UsageError(f"{spec} is {found!r}, expected a class or a function that makes an agent")
@@ -394,6 +404,7 @@ def _class_player(spec: str, found: Any, suite: Suite, options: Mapping[str, Any
     if isinstance(found, type) and issubclass(found, Agent):
         if suite.agent_kind == "env":
             return EnvPlayer(spec, lambda: found(**options), suite, {"class": spec, **options})
+        _refuse_what_cannot_chat(spec, found, options)
         return EnvChatPlayer(spec, lambda: found(**options), options)
     chat = ObjectPlayer(spec, found(**options))
     return chat if suite.agent_kind == "chat" else SelectorPlayer(chat, suite)

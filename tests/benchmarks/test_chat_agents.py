@@ -276,11 +276,13 @@ def test_a_folder_that_is_no_run_is_refused(toy_suite, tmp_path):
         make_player(str(tmp_path), toy_suite.Sums())
 
 
-def test_an_agent_that_a_conversation_is_not_enough_for_has_failed(toucan, tmp_path):
-    """The registered gold agent wants an environment that tells its plans."""
-    player = make_player("toolcredit.agents.chat_baselines:GoldAgent", toucan)
-    result = run_suite(toucan, player, tmp_path / "run", selection=Selection(limit=2), references=())
-    assert result["failed"] == 2 and "gold" in result["failures"][0]["error"]
+@pytest.mark.parametrize(
+    ("agent", "needed"), [("toolcredit.agents.chat_baselines:GoldAgent", "gold"), ("all", "no text bandit")]
+)
+def test_an_agent_that_a_conversation_is_not_enough_for_is_refused_before_the_run(agent, needed, toucan):
+    """The registered gold agent wants an environment that tells its plans, `all` one with tools to choose."""
+    with pytest.raises(UsageError, match=f"{agent} cannot hold the conversations.*{needed}"):
+        make_player(agent, toucan)
 
 
 # ----------------------------------------------------------------------------------------------------- local models

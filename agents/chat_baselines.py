@@ -216,7 +216,8 @@ class PromptedChatAgent(_ChatAgent):
         params = {"temperature": self._temperature, "max_tokens": self._max_tokens}
 
         def reply(messages: Messages, tools: list[dict[str, Any]]) -> dict[str, Any]:
-            said = client.complete(messages, **params, **({"tools": tools} if tools else {}))
+            offered: dict[str, Any] = {"tools": tools} if tools else {}
+            said = client.complete(messages, **params, **offered)
             calls = [{"function": {"name": call.name, "arguments": call.arguments}} for call in said.tool_calls]
             return {"role": "assistant", "content": said.text, "tool_calls": calls}
 

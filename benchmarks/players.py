@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from ..agents.base import Agent, Learner, agent_class, agent_names, import_object, is_run_folder
 from ..agents.config import parse_config
-from ..errors import ConfigError, RunError, UnknownNameError, UsageError
+from ..errors import ConfigError, EndpointError, RunError, UnknownNameError, UsageError
 from ..llm.client import DEFAULT_KEY_VARIABLE, ChatClient
 from ..llm.limiter import Limit
 from ..runs import RunFolder
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 #: longest time for one call of a model, all attempts and waits together
 _CALL_DEADLINE = 300.0
+#: what `EndpointOptions.params` cannot set
+_OWN_FIELDS = frozenset(("messages", "model", "n", "stream", "tools", "within"))
 
 
 class EndpointOptions(BaseModel):
@@ -136,6 +139,9 @@ class EndpointPlayer:
     def __init__(self, model: str, options: Mapping[str, Any] | None = None, deadline: float = DEADLINE):
         self.name = model
         self.options = parse_config(EndpointOptions, dict(options or {}))
+        taken = sorted(_OWN_FIELDS & self.options.params.keys())
+        if taken:
+            raise ConfigError(f"params has {', '.join(taken)}: the suite fills these fields, leave them out")
         limit = Limit(self.options.in_flight, self.options.requests_per_minute, self.options.tokens_per_minute)
         # with a pace of r requests a minute, more than r tasks at once would wait longer than a minute for their turn
         self.concurrency: int | None = min(limit.in_flight, limit.requests_per_minute or limit.in_flight)
@@ -151,6 +157,10 @@ class EndpointPlayer:
             cache=self.options.cache,
         )
 
+    def prepare(self, suite: Suite, tasks: Sequence[SuiteTask]) -> None:
+        """Get ready to ask, so that the first attempts do not lose the seconds that this takes."""
+        self.client.prepare()
+
     @property
     def identity(self) -> dict[str, Any]:
         """Model, endpoint and the fields of every request."""
@@ -161,7 +171,7 @@ class EndpointPlayer:
         params = self._fixed_params()
         if self.options.seed and self.options.temperature:
             params = {"seed": context.seed, **params}
-        return EndpointChat(self.client, params)
+        return EndpointChat(self.client, params, context)
 
     def _fixed_params(self) -> dict[str, Any]:
         own = {"temperature": self.options.temperature, "max_tokens": self.options.max_tokens}
@@ -171,17 +181,25 @@ class EndpointPlayer:
 class EndpointChat:
     """The assistant of one conversation. What the model says comes through as it is, unreadable calls included."""
 
-    def __init__(self, client: ChatClient, params: Mapping[str, Any]):
-        self._client, self._params = client, dict(params)
+    def __init__(self, client: ChatClient, params: Mapping[str, Any], context: TaskContext):
+        self._client, self._params, self._context = client, dict(params), context
 
     def respond(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> Message:
         """The model's message.
 
         Raises:
+            DeadlineError: the attempt's time is over. No request outlives it: it would take a place from others.
             EndpointError: there is none.
         """
         offered = {"tools": list(tools)} if tools else {}
-        said = self._client.complete(list(messages), **offered, **self._params)
+        left = self._context.remaining()
+        try:
+            said = self._client.complete(
+                list(messages), within=left if math.isfinite(left) else None, **offered, **self._params
+            )
+        except EndpointError:
+            self._context.remaining()
+            raise
         message: Message = {"role": "assistant", "content": said.text}
         if said.tool_calls:
             message["tool_calls"] = [
@@ -373,6 +391,11 @@ class SelectorPlayer:
     def __init__(self, chat: Player, suite: Suite):
         self.name, self.concurrency = chat.name, chat.concurrency
         self._chat, self._suite = chat, suite
+
+    def prepare(self, suite: Suite, tasks: Sequence[SuiteTask]) -> None:
+        """Prepare the chat, if it knows how."""
+        if hasattr(self._chat, "prepare"):
+            self._chat.prepare(suite, tasks)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -133,11 +133,21 @@ class ChatClient:
         with self._lock:
             return replace(self._totals)
 
-    def complete(self, messages: Sequence[dict[str, Any]], **params: Any) -> Completion:
+    def prepare(self) -> None:
+        """Load what requests need, which can take seconds. Otherwise the first call does, and all wait for it."""
+        here = background()
+        here.run(self._prepare(here))
+
+    async def _prepare(self, here: Background) -> None:
+        self._connect(here)
+
+    def complete(self, messages: Sequence[dict[str, Any]], *, within: float | None = None, **params: Any) -> Completion:
         """Ask for one reply and wait for it.
 
         Args:
             messages: OpenAI message dicts.
+            within: seconds after which nobody waits for it any more, waiting for the own limiter included; the request
+                is then cancelled, so that it takes no place from others.
             **params: further fields of the request: `temperature`, `max_tokens`, `tools`, `seed`, `stop` and whatever
                 else the endpoint understands.
 
@@ -155,8 +165,9 @@ class ChatClient:
         longest = params.get("max_tokens")
         estimate = len(body) // 3 + (longest if isinstance(longest, int) else 0)
         here = background()
+        asked = self._ask(here, body, estimate)
         try:
-            completion = here.run(self._ask(here, body, estimate))
+            completion = here.run(asked if within is None else _within(asked, within))
         except AttemptError as error:
             self._count(failures=1)
             raise EndpointError(f"{self.base_url}, model {self.model!r}: {error.reason}") from None
@@ -272,8 +283,20 @@ class _Connection:
     limiter: Limiter
 
 
+async def _within(asked: Coroutine[Any, Any, Completion], seconds: float) -> Completion:
+    """What was asked for, unless it takes too long."""
+    try:
+        return await asyncio.wait_for(asked, seconds)
+    except asyncio.TimeoutError:
+        raise AttemptError(f"no reply within the {seconds:.3g} s that were left", transient=False) from None
+
+
 def _check_url(url: str) -> str:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - it is read, and refused, when it is asked for
+    except ValueError as error:
+        raise ConfigError(f"base_url is no URL: {error}") from None
     if "@" in url or parts.query or parts.fragment:
         raise ConfigError("base_url holds credentials or a query: give the bare URL, and the key in the environment")
     if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from .retry import AttemptError
 
@@ -145,6 +145,11 @@ def _usage(usage: Any) -> Usage | None:
     if not isinstance(usage, dict):
         return None
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not isinstance(prompt, int) or not isinstance(completion, int) or min(prompt, completion) < 0:
+    if not (_is_count(prompt) and _is_count(completion)):
         return None
     return Usage(prompt, completion)
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    """Whether it can be a number of tokens; a sum of numbers with thousands of digits could not be written any more."""
+    return type(value) is int and 0 <= value < 2**53

@@ -149,7 +149,7 @@ async def post_chat(post: Any, body: bytes, max_bytes: int) -> tuple[bytes, str]
         raise AttemptError(reason, is_transient(status), retry_after(headers)) from None
     except openai.APIConnectionError as error:
         raise AttemptError(_connection_reason(error.__cause__ or error), transient=True) from None
-    except _httpx().HTTPError as error:  # while the body is read, the HTTP library's own errors come through
+    except _transport_errors() as error:
         raise AttemptError(_connection_reason(error), transient=True) from None
 
 
@@ -184,7 +184,7 @@ async def exchange(
                 if len(raw) > max_bytes:
                     raise AttemptError(f"the reply is larger than {max_bytes} bytes", transient=False)
             return bytes(raw)
-    except _httpx().HTTPError as error:
+    except _transport_errors() as error:
         raise AttemptError(_connection_reason(error), transient=True) from None
 
 
@@ -202,6 +202,16 @@ async def _read_error_body(response: Any) -> None:
             break
     response.extensions[_ERROR_BODY] = body[:_ERROR_BODY_BYTES]
     await response.aclose()
+
+
+def _transport_errors() -> tuple[type[Exception], ...]:
+    """What comes through from below the openai package: while a body is read, and where a reply is not even HTTP.
+
+    A ValueError is a reply that cannot be put into text (a status line that is no Unicode, for example).
+    """
+    import aiohttp
+
+    return _httpx().HTTPError, aiohttp.ClientError, ValueError
 
 
 def _connection_reason(error: BaseException) -> str:

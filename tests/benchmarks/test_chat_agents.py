@@ -145,6 +145,16 @@ def test_a_server_with_every_fault_leaves_a_complete_result(endpoint, chat_serve
     assert list(read_jsonl(tmp_path / "run" / "sessions.jsonl"))[-1]["stuck_threads"] == 0
 
 
+def test_no_request_outlives_its_attempt(endpoint, chat_server, fake_chat, toy_suite, tmp_path):
+    """Else the requests of attempts that have failed would take places, and time, from those that come after."""
+    chat_server.script(fake_chat.hang(), fake_chat.reply("0"))
+    player = endpoint(deadline=60.0, in_flight=1)
+    result = run_suite(toy_suite.Sums(n=2), player, tmp_path / "run", deadline=3.0, workers=1)
+    assert (result["completed"], result["failed"]) == (1, 1)
+    assert result["failures"][0]["error"] == "no outcome within the deadline"
+    assert list(read_jsonl(tmp_path / "run" / "sessions.jsonl"))[-1]["stuck_threads"] == 0
+
+
 def test_a_server_that_dies_leaves_failures_that_can_be_played_again(
     endpoint, chat_server, fake_chat, toy_suite, tmp_path
 ):
@@ -256,6 +266,7 @@ def test_an_agent_cannot_change_the_conversation_it_is_shown():
         ("openai:", {}, UsageError, "openai:MODEL"),
         ("openai:m", {"base_ur": "x"}, UnknownNameError, "base_url"),
         ("openai:m", {"max_tokens": 0}, ConfigError, "max_tokens"),
+        ("openai:m", {"params": {"stream": True}}, ConfigError, "stream"),
         ("no.such:Class", {}, UsageError, "no.such"),
         ("toolcredit_fakes_toy_suite:Adder", {"second": 1}, ConfigError, "second"),
         ("toolcredit.benchmarks.pool:MAX_STUCK", {}, UsageError, "expected a class"),

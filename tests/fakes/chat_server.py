@@ -163,6 +163,16 @@ def cut_off() -> Behaviour:
     return behave
 
 
+def no_http(head: bytes) -> Behaviour:
+    """These bytes and the end of the connection: what is not even HTTP."""
+
+    def behave(exchange: Exchange) -> None:
+        exchange.handler.close_connection = True
+        exchange.handler.wfile.write(head)
+
+    return behave
+
+
 def no_answer() -> Behaviour:
     """The connection closes without a byte."""
 

@@ -137,6 +137,44 @@ def test_no_server_can_exceed_the_time_limit(chat_server, fake_chat, failure):
     assert time.monotonic() - begin < 10  # far from the 60 s of the hang, also on a busy machine
 
 
+JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+NO_HTTP = {
+    "no HTTP": b"hello\r\n\r\n",
+    "no status": b"HTTP/1.1 abc OK\r\n\r\n",
+    "a status line that is no Unicode": b"HTTP/1.1 400 \xff\xfe\r\nContent-Length: 0\r\n\r\n",
+    "too many headers": JSON_HEAD + b"".join(b"X-%d: y\r\n" % i for i in range(500)) + b"\r\n",
+    "a header that is too long": JSON_HEAD + b"X: " + b"y" * 100_000 + b"\r\n\r\n",
+    "a header with a null": JSON_HEAD + b"X: a\0b\r\n\r\n",
+    "a length that is none": JSON_HEAD + b"Content-Length: -5\r\n\r\n",
+    "a chunk that is none": JSON_HEAD + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n",
+    "a chunk that is none in an error": b"HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+    "no gzip": JSON_HEAD + b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
+}
+
+
+@pytest.mark.parametrize("head", NO_HTTP.values(), ids=NO_HTTP)
+def test_what_is_not_even_http_is_a_failure_of_the_endpoint(chat_server, fake_chat, head):
+    chat_server.script(fake_chat.no_http(head), fake_chat.reply("A"))
+    assert make_client(chat_server, max_retries=1).complete(QUESTION).text == "A"
+    chat_server.script(fake_chat.no_http(head))
+    with pytest.raises(EndpointError, match="connection failed.*2 attempts"):
+        make_client(chat_server, max_retries=1).complete(QUESTION)
+
+
+def test_nobody_waits_longer_than_asked_for_and_the_place_is_free_again(chat_server, fake_chat):
+    chat_server.script(fake_chat.hang(), fake_chat.hang(), fake_chat.reply("A"))
+    client = make_client(chat_server, limit=Limit(1), timeout=60.0)
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:  # one of them waits for the other's place only
+        begin = time.monotonic()
+        asked = [threads.submit(client.complete, QUESTION, within=seconds) for seconds in (0.5, 0.7)]
+        for future in asked:
+            with pytest.raises(EndpointError, match="no reply within the 0.[57] s"):
+                future.result()
+    assert client.complete(QUESTION, within=30.0).text == "A"
+    assert time.monotonic() - begin < 20  # far from the 60 s of the hang, also on a busy machine
+    assert client.totals.failures == 2 and "within" not in chat_server.bodies[-1]
+
+
 def test_a_hang_is_tried_again_and_does_not_shift_replies(chat_server, fake_chat):
     chat_server.script(fake_chat.reply("late", after=2.5), fake_chat.reply("first"), fake_chat.reply("second"))
     client = make_client(chat_server, timeout=2.0)
@@ -262,6 +300,8 @@ def test_keys_that_are_missing_or_broken(chat_server, monkeypatch):
         {"base_url": "http://user:pass@host/v1"},
         {"base_url": "user:pass@host"},
         {"base_url": "http://host/v1?key=abc"},
+        {"base_url": "http://[::1/v1"},
+        {"base_url": "http://host:99999/v1"},
         {"timeout": 0},
         {"deadline": float("nan")},
         {"max_retries": -1},

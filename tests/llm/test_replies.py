@@ -24,7 +24,15 @@ def test_other_content_types(kind):
 
 @pytest.mark.parametrize(
     "usage",
-    [None, 3, {}, {"prompt_tokens": "1", "completion_tokens": 2}, {"prompt_tokens": -1, "completion_tokens": 2}],
+    [
+        None,
+        3,
+        {},
+        {"prompt_tokens": "1", "completion_tokens": 2},
+        {"prompt_tokens": -1, "completion_tokens": 2},
+        {"prompt_tokens": True, "completion_tokens": 2},
+        {"prompt_tokens": 1, "completion_tokens": 10**4000},
+    ],
 )
 def test_usage_that_is_none(usage):
     assert parse_reply(body({"content": "A"}, usage=usage), "application/json").usage is None

@@ -266,10 +266,19 @@ class ChatLearner(ConfiguredLearner):
             group["lr"] = rate
 
     def step(self) -> float:
-        """Sum the gradient over all processes, clip it and make an optimiser step; returns the gradient's norm."""
+        """Sum the gradient over all processes, clip it and make an optimiser step; returns the gradient's norm.
+
+        Raises:
+            UsageError: the gradient is not finite: training has diverged.
+        """
         parameters = self.policy.trainable_parameters().values()
         processes().sum_gradients(parameters)
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip, error_if_nonfinite=True)
+        norm = torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip)
+        if not math.isfinite(float(norm)):
+            raise UsageError(
+                f"the gradient of update {self._version + 1} is not finite, training has diverged: choose a smaller "
+                f"learning_rate than {self.config.learning_rate:g} and train anew"
+            )
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return float(norm)

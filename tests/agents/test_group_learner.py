@@ -244,6 +244,17 @@ def test_completions_of_endpoints_behind_the_environment_are_counted_by_model(ch
     assert records[1]["dev_calls"] == 1 and records[1]["dev_tokens"] > 1
 
 
+def test_weights_that_diverge_are_told_with_what_to_change(env):
+    learner = SLCAGRPO(TINY)
+    learner.optimizer = torch.optim.AdamW(learner.policy.trainable_parameters().values())
+    for parameter in learner.policy.trainable_parameters().values():
+        parameter.grad = torch.full_like(parameter, float("nan"))
+    before = weights(learner)
+    with pytest.raises(UsageError, match="not finite.*learning_rate than 0.003"):
+        learner.step()
+    assert same(before, weights(learner))
+
+
 def test_equal_rewards_move_nothing_and_are_told(chat_envs, caplog):
     env = chat_envs.Conversation(
         chat_envs.turns_of_tools(1), score=lambda task, texts: (1.0, {"process": 0.5, "summary": 0.5, "total": 1.0})

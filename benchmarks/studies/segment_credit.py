@@ -2,9 +2,10 @@
 
     python -m toolcredit.benchmarks.studies.segment_credit --out runs/segment_credit
 
-Every seed has a start of its own: `tiny-chat`, trained on gold episodes of the easy tier until its mean total reward on
-dev reaches `START_REWARD`, so that the starts are about equally good. From there each method makes the same number of
-updates, on the same tasks in the same order, with as many episodes; all other settings are those of the preset `tiny`.
+Every seed has a start of its own: `tiny-chat`, trained on gold episodes of the easy tier by the preset `tiny`, which
+ends at a mean total reward of 1.4 on dev, so that the starts are about equally good. From there each method makes the
+same number of updates, on the same tasks in the same order, with as many episodes; all other settings are those of the
+preset `tiny`.
 The judge's rating is replaced by a uniform draw with the probability `noise` while learning; nobody is measured with
 noise. The last weights count, so that no method is helped by a choice of checkpoints. Finished runs are kept: the
 command can be stopped and started again.
@@ -30,7 +31,6 @@ from .seeds import add_seeds, cell, interval, run
 ENV_ID = "SGLSToolCallingReplay-v0"
 SEEDS = (1, 2, 3, 4, 5)
 NOISE = (0.0, 0.25, 0.5)
-START_REWARD = 1.4
 REFERENCE = "SLCA"
 #: method and settings of each arm
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -87,8 +87,7 @@ def main() -> None:
 def start(out: Path, seed: int) -> TrainingPlan:
     """The supervised start of a seed."""
     preset = load_preset("sft", "tiny")
-    changes = {"max_updates": 500, "eval_every": 20, "stop_at": START_REWARD, "seed": seed, "policy.seed": seed}
-    return _plan("sft", preset, changes, preset["env"], out / f"start-{seed}")
+    return _plan("sft", preset, {"seed": seed, "policy.seed": seed}, preset["env"], out / f"start-{seed}")
 
 
 def plan(out: Path, arm: str, noise: float, seed: int, updates: int) -> TrainingPlan:

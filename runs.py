@@ -13,6 +13,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,24 @@ def cut_jsonl(path: str | os.PathLike, is_late: Callable[[dict[str, Any]], bool]
         file.truncate(file.tell())
 
 
+@contextmanager
+def reading(path: str | os.PathLike) -> Iterator[None]:
+    """Around code that takes records apart: what is not as a run writes it is told of the folder, not of the code.
+
+    Raises:
+        RunError: a field is missing, or holds something else than it should.
+    """
+    try:
+        yield
+    except RunError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise RunError(
+            f"{path} holds what no run writes ({type(error).__name__}: {error}): restore it from a copy, or use "
+            "another folder"
+        ) from None
+
+
 class RunFolder:
     """The folder of one run: `config.json`, `metrics.jsonl`, `state/`, `result.json`, `report.html`.
 
@@ -172,7 +191,12 @@ class RunFolder:
             )
         self.resumed = stored is not None
         if stored is None:
-            write_json(self.path / "config.json", self.config)
+            try:
+                write_json(self.path / "config.json", self.config)
+            except OSError as error:
+                raise RunError(
+                    f"{self.path} cannot be written to ({error}): choose another folder with --out"
+                ) from None
         self.metrics = JsonLines(self.path / "metrics.jsonl")
 
     @staticmethod

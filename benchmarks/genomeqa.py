@@ -28,7 +28,7 @@ from ..envs.genome.reasoners.base import Reasoner
 from ..envs.genome.reasoners.prompt import parse_choice, prompt_digest, reasoner_messages
 from ..envs.genome.tools import DEFAULT_TOOLS, make_tool
 from ..envs.genome.tools.base import Tool
-from ..errors import UnknownNameError, UsageError
+from ..errors import ConfigError, UnknownNameError, UsageError
 from .chat_agents import Scripted, Silent
 from .genome_questions import questions_digest, read_questions
 from .suite import AgentError, Attempt, Outcome, Score, Selection, Suite, SuiteTask, TaskContext
@@ -67,6 +67,8 @@ class GenomeQA(Suite):
         for kind, value, known in (("mode", mode, MODES), ("split", split, (*SPLITS, "all"))):
             if value not in known:
                 raise UnknownNameError(kind, value, known)
+        if bases is not None and bases < 1:
+            raise ConfigError(f"bases={bases}: expected at least 1")
         self._source, self._format, self._split = questions, format, split
         self.mode, self._bases, self._parsimony = mode, bases, parsimony
         self._tool_names = _listed(tools)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunError
-from ..runs import JsonLines, RunFolder, read_jsonl, write_atomic
+from ..runs import JsonLines, RunFolder, read_jsonl, reading, write_atomic
 from .suite import Attempt, Outcome, Score, SuiteTask
 
 Key = tuple[str, int]
@@ -44,6 +44,7 @@ class Records:
 
     def __init__(self, folder: str | os.PathLike, config: Mapping[str, Any], tasks: Sequence[SuiteTask]):
         self.folder = RunFolder(folder, dict(config), resume=True).path
+        self._tasks = {task.id for task in tasks}
         listed = "".join(json.dumps({"task": t.id, "category": t.category}) + "\n" for t in tasks)
         file = self.folder / "tasks.jsonl"
         if not file.exists():
@@ -54,15 +55,26 @@ class Records:
         self._files = {kind: JsonLines(self.folder / f"{kind}.jsonl") for kind in kinds}
 
     def unscored(self) -> dict[Key, dict[str, Any]]:
-        """Transcripts without a result, as a kill leaves them."""
-        scored = {key_of(record) for record in self._files["results"]}
-        return {key: record for record in self._files["transcripts"] if (key := key_of(record)) not in scored}
+        """Transcripts without a result, as a kill leaves them.
+
+        Raises:
+            RunError: a record is broken, or of a task that the run does not have.
+        """
+        with reading(self.folder):
+            scored = {key_of(record) for record in self._files["results"]}
+            played = {key_of(record): record for record in self._files["transcripts"]}
+        left = {key: record for key, record in played.items() if key not in scored}
+        foreign = sorted({task for task, _ in left} - self._tasks)
+        if foreign:
+            raise RunError(f"{self.folder}/transcripts.jsonl has the task {foreign[0]!r}, which is not in tasks.jsonl")
+        return left
 
     def settled(self, retry_failed: bool) -> set[Key]:
         """Attempts that are not to be played again: those with an outcome, and failed ones unless they are wanted."""
-        keys = {key_of(record) for record in self._files["transcripts"]}
-        if not retry_failed:
-            keys |= {key_of(record) for record in self._files["failures"] if record["state"] == "failed"}
+        with reading(self.folder):
+            keys = {key_of(record) for record in self._files["transcripts"]}
+            if not retry_failed:
+                keys |= {key_of(record) for record in self._files["failures"] if record["state"] == "failed"}
         return keys
 
     def sessions(self) -> list[dict[str, Any]]:
@@ -139,10 +151,14 @@ def read_attempts(folder: str | os.PathLike, trials: int, outcomes: bool = False
     Raises:
         RunError: a file is missing or broken.
     """
-    path = Path(folder)
+    with reading(folder):
+        return _read_attempts(Path(folder), trials, outcomes)
+
+
+def _read_attempts(path: Path, trials: int, outcomes: bool) -> list[Attempt]:
     tasks = [SuiteTask(record["task"], record["category"], {}) for record in read_jsonl(path / "tasks.jsonl")]
     if not tasks:
-        raise RunError(f"{folder} holds no benchmark run: it has no tasks.jsonl")
+        raise RunError(f"{path} holds no benchmark run: it has no tasks.jsonl")
     results = {key_of(record): record for record in read_jsonl(path / "results.jsonl")}
     failures = {key_of(record): record for record in read_jsonl(path / "failures.jsonl")}
     played: dict[Key, Outcome] = {}
@@ -166,11 +182,12 @@ def read_attempts(folder: str | os.PathLike, trials: int, outcomes: bool = False
 def read_usage(folder: str | os.PathLike) -> dict[str, dict[str, int]]:
     """What each model was asked in a run: calls, prompt and completion tokens; failed attempts included."""
     total: dict[str, dict[str, int]] = {}
-    for record in _with_usage(Path(folder)):
-        for model, amounts in record["usage"].items():
-            of_model = total.setdefault(model, dict.fromkeys(amounts, 0))
-            for name, amount in amounts.items():
-                of_model[name] += amount
+    with reading(folder):
+        for record in _with_usage(Path(folder)):
+            for model, amounts in record["usage"].items():
+                of_model = total.setdefault(model, dict.fromkeys(amounts, 0))
+                for name, amount in amounts.items():
+                    of_model[name] += amount
     return dict(sorted(total.items()))
 
 

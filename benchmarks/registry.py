@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from ..agents.base import import_object
-from ..errors import UnknownNameError, UsageError
+from ..errors import ConfigError, UnknownNameError, UsageError
 from .suite import Suite
 
 ENTRY_POINT_GROUP = "toolcredit.benchmarks"
@@ -74,10 +76,25 @@ def make_suite(name: str, options: Mapping[str, Any] | None = None) -> Suite:
         UsageError: an option cannot be used, or the suite's data are not there.
     """
     known = suite_options(name)
-    for option in options or {}:
+    for option, value in (options or {}).items():
         if option not in known:
             raise UnknownNameError(f"option of the suite {name}", option, known)
+        if not _fits(value, option, suite_class(name)):
+            raise ConfigError(f"{option}={value!r}: expected {known[option].annotation}")
     return suite_class(name)(**dict(options or {}))
+
+
+def _fits(value: Any, option: str, suite: type[Suite]) -> bool:
+    """Whether a value has the type that a suite declares; True where it declares none that can be checked."""
+    try:
+        declared = TypeAdapter(get_type_hints(suite.__init__)[option])
+    except (KeyError, NameError, TypeError, PydanticUserError):
+        return True
+    try:
+        declared.validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
 
 
 def _entry_points() -> Iterable[importlib.metadata.EntryPoint]:

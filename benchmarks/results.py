@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import RunError, ToolcreditError
-from ..runs import RunFolder, read_jsonl
+from ..runs import RunFolder, read_jsonl, reading
 from .intervals import aggregate_intervals, aggregates, mean_with_interval
 from .records import read_attempts, read_usage
 from .registry import make_suite
 from .suite import Attempt, Suite
 
 RESULT = "result.json"
+_FIELDS = {"suite", "agent", "n", "tasks", "completed", "failed", "unresolved", "categories", "aggregates"} | {
+    *("aggregate_ci", "failures", "references", "usage", "versions", "config")
+}
 
 
 def summarise(attempts: Sequence[Attempt], suite: Suite) -> dict[str, Any]:
@@ -60,23 +63,25 @@ def summarise_folder(folder: str | os.PathLike, suite: Suite) -> dict[str, Any]:
         RunError: it is no run of a benchmark.
     """
     config = run_config(folder)
-    references = {
-        path.parent.name: {
-            "n": (result := json.loads(path.read_text("utf-8")))["n"],
-            "categories": {name: part["score"] for name, part in result["categories"].items()},
-            "aggregates": result["aggregates"],
+    with reading(folder):
+        references = {
+            path.parent.name: {
+                "n": (result := json.loads(path.read_text("utf-8")))["n"],
+                "categories": {name: part["score"] for name, part in result["categories"].items()},
+                "aggregates": result["aggregates"],
+            }
+            for path in sorted(Path(folder).glob(f"references/*/{RESULT}"))
         }
-        for path in sorted(Path(folder).glob(f"references/*/{RESULT}"))
-    }
-    begun = [r for r in read_jsonl(Path(folder) / "sessions.jsonl") if r["event"] == "begin"]
+        begun = [r for r in read_jsonl(Path(folder) / "sessions.jsonl") if r["event"] == "begin"]
+        last = (begun[-1]["versions"], begun[-1]["agent"]) if begun else ({}, None)
     return {
         "suite": config["suite"],
         "agent": config["agent"],
         **summarise(read_attempts(folder, config["trials"]), suite),
         "references": references,
         "usage": read_usage(folder),
-        "versions": begun[-1]["versions"] if begun else {},
-        "agent_identity": begun[-1]["agent"] if begun else None,
+        "versions": last[0],
+        "agent_identity": last[1],
         "config": config,
     }
 
@@ -92,9 +97,12 @@ def load_result(folder: str | os.PathLike) -> dict[str, Any]:
     stored = Path(folder) / RESULT
     if stored.is_file():
         try:
-            return json.loads(stored.read_text("utf-8"))
+            result = json.loads(stored.read_text("utf-8"))
         except ValueError as error:
             raise RunError(f"{stored} is not JSON ({error}): remove it, it is made again from the records") from None
+        if not isinstance(result, dict) or not result.keys() >= _FIELDS:
+            raise RunError(f"{stored} is no result of a benchmark: remove it, it is made again from the records")
+        return result
     return summarise_folder(folder, make_suite(config["suite"], config.get("options")))
 
 
@@ -105,8 +113,10 @@ def run_config(folder: str | os.PathLike) -> dict[str, Any]:
         RunError: the folder holds none, or a run of something else.
     """
     config = RunFolder.load_config(folder)
-    if not {"suite", "agent", "trials", "identity"} <= config.keys():
+    if not {"suite", "agent", "trials", "seed", "identity"} <= config.keys():
         raise RunError(f"{folder} is a run of something else than `toolcredit bench run`")
+    if type(config["trials"]) is not int or type(config["seed"]) is not int:
+        raise RunError(f"{folder}/config.json: trials and seed must be whole numbers")
     return config
 
 

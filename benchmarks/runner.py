@@ -29,6 +29,8 @@ from .results import RESULT, summarise_folder
 from .suite import AgentError, ChatAgent, DeadlineError, Message, Player, Selection, Suite, SuiteTask, TaskContext
 
 DEADLINE = 600.0
+#: seconds; locks cannot wait for longer, and records cannot hold infinity
+LONGEST = 1e9
 WORKERS = 16
 
 
@@ -92,9 +94,10 @@ def run_suite(
         UsageError: the arguments do not fit together, or the folder holds another run.
         InfrastructureError: too many threads are stuck.
     """
-    if trials < 1 or not deadline > 0 or (workers is not None and workers < 1):
+    if trials < 1 or not 0 < deadline <= LONGEST or (workers is not None and workers < 1):
         raise ConfigError(
-            f"trials={trials}, deadline={deadline}, workers={workers}: expected at least 1, more than 0, at least 1"
+            f"trials={trials}, deadline={deadline:g}, workers={workers}: expected at least 1, more than 0 and at most "
+            f"{LONGEST:g}, at least 1"
         )
     if player.kind != suite.agent_kind:
         raise ConfigError(f"{player.name} cannot play {suite.name}: it takes agents of the kind {suite.agent_kind!r}")

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 from ..agents.chat_baselines import PromptedChatAgent, assistant_message
 from ..envs.sgls.env import SGLSToolCallingEnv
@@ -71,7 +71,7 @@ class Toucan(Suite):
         tasks: str = "embedded",
         split: str = "test",
         tier: str | None = None,
-        group: Literal["category", "source"] = "category",
+        group: str = "category",
         mock: str | dict[str, Any] = "embedded",
         judge: str | dict[str, Any] = "embedded",
         max_turns: int = 10,

@@ -237,6 +237,8 @@ def _selection(category: Sequence[str] | None, ids: str | None, limit: int | Non
     from ..benchmarks.suite import Selection
 
     names = tuple(name.strip() for item in category or [] for name in item.split(",") if name.strip())
+    if category and not names:
+        raise ConfigError(f"--category {category[0]!r}: expected names of categories")
     return Selection(names or None, _ids(ids), limit)
 
 

@@ -175,26 +175,34 @@ def print_task(run: Path, task: str, as_json: bool) -> None:
         UsageError: the run has no outcome of it.
     """
     from ..benchmarks.results import run_config
-    from ..runs import read_jsonl
+    from ..runs import read_jsonl, reading
 
     run_config(run)
-    records = [record for record in read_jsonl(run / "transcripts.jsonl") if record["task"] == task]
+    with reading(run):
+        records = [record for record in read_jsonl(run / "transcripts.jsonl") if record["task"] == task]
+        scores = [record for record in read_jsonl(run / "results.jsonl") if record["task"] == task]
+        shown = [*map(_as_text, records), *map(_score_as_text, scores)]
     if not records:
         raise UsageError(f"{run} has no outcome of a task {task!r}")
-    scores = [record for record in read_jsonl(run / "results.jsonl") if record["task"] == task]
     if as_json:
         options.print_json({"task": task, "transcripts": records, "results": scores})
         return
-    for record in records:
-        typer.echo(f"trial {record['trial']}")
-        for message in record["transcript"]:
-            calls = "".join(
-                f"\n  {json.dumps(c['function'], ensure_ascii=False)}" for c in message.get("tool_calls") or ()
-            )
-            typer.echo(options.printable(f"[{message['role']}] {message.get('content') or ''}{calls}"))
-    for record in scores:
-        shown = {"success": record["success"], "metrics": record["metrics"], "detail": record["detail"]}
-        typer.echo(options.printable(f"trial {record['trial']}: {json.dumps(shown, ensure_ascii=False)}"))
+    for text in shown:
+        typer.echo(options.printable(text))
+
+
+def _as_text(record: Mapping[str, Any]) -> str:
+    """What was said in one attempt."""
+    lines = [f"trial {record['trial']}"]
+    for message in record["transcript"]:
+        calls = "".join(f"\n  {json.dumps(c['function'], ensure_ascii=False)}" for c in message.get("tool_calls") or ())
+        lines.append(f"[{message['role']}] {message.get('content') or ''}{calls}")
+    return "\n".join(lines)
+
+
+def _score_as_text(record: Mapping[str, Any]) -> str:
+    shown = {"success": record["success"], "metrics": record["metrics"], "detail": record["detail"]}
+    return f"trial {record['trial']}: {json.dumps(shown, ensure_ascii=False)}"
 
 
 def _p_value(p: float) -> str:

@@ -65,6 +65,11 @@ def main() -> None:
         message = " ".join(str(error).split("\n"))
         print(f"toolcredit: {message}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UsageError) else 1)
+    except OSError as error:  # a disk that is full, a folder that cannot be written to
+        if os.environ.get("TOOLCREDIT_TRACEBACK"):
+            raise
+        print(f"toolcredit: {error}; TOOLCREDIT_TRACEBACK=1 shows where", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -234,7 +234,7 @@ def test_a_choice_that_is_none_is_the_agents_failure(tmp_path):
     assert result["failed"] == 2 and "99" in result["failures"][0]["error"]
 
 
-@pytest.mark.parametrize("options", [{"mode": "choose"}, {"split": "val"}, {"reasoner": ""}])
+@pytest.mark.parametrize("options", [{"mode": "choose"}, {"split": "val"}, {"reasoner": ""}, {"bases": 0}])
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(UsageError):
         make_suite("genomeqa", options)

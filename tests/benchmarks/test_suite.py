@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolcredit.benchmarks import registry
 from toolcredit.benchmarks.registry import make_suite, suite_class, suite_names, suite_options
 from toolcredit.benchmarks.suite import Attempt, DeadlineError, Score, Selection, SuiteTask, TaskContext
-from toolcredit.errors import UnknownNameError, UsageError
+from toolcredit.errors import ConfigError, UnknownNameError, UsageError
 
 TASKS = [SuiteTask(f"{category}{i}", category, {}) for category, n in (("a", 5), ("b", 2), ("c", 1)) for i in range(n)]
 
@@ -116,3 +116,32 @@ def test_options_are_the_arguments_of_the_class():
     assert {"tasks", "split", "mock"} <= set(suite_options("toucan"))
     with pytest.raises(UnknownNameError, match="'split'"):
         make_suite("toucan", {"spilt": "dev"})
+
+
+@pytest.mark.parametrize(
+    ("suite", "option", "value", "expected"),
+    [
+        ("toucan", "max_turns", "ten", "int"),
+        ("toucan", "tasks", 3, "str"),
+        ("genomeqa", "bases", 1.5, "int | None"),
+        ("genomeqa", "parsimony", "little", "float"),
+        ("bfcl", "mode", ["fc"], "str"),
+        ("tau2", "max_steps", "abc", "int"),
+        ("tau2", "max_errors", True, "int"),
+        ("tau2", "solo", "perhaps", "bool"),
+    ],
+)
+def test_options_of_another_type_are_refused_before_anything_is_read(suite, option, value, expected):
+    with pytest.raises(ConfigError) as caught:
+        make_suite(suite, {option: value})
+    assert str(caught.value) == f"{option}={value!r}: expected {expected}"
+
+
+def test_an_option_whose_type_is_declared_by_nobody_goes_through(toy_suite, monkeypatch):
+    class Open(toy_suite.Sums):
+        def __init__(self, anything=None, unknown: "NoSuchType" = None):  # noqa: F821
+            super().__init__()
+            self.anything = anything
+
+    monkeypatch.setattr("toolcredit_fakes_toy_suite.Open", Open, raising=False)
+    assert make_suite("toolcredit_fakes_toy_suite:Open", {"anything": {1}, "unknown": 2}).anything == {1}

@@ -12,6 +12,7 @@ import pytest
 from toolcredit.benchmarks.registry import option_meanings, suite_names, suite_options
 from toolcredit.cli.main import app
 from toolcredit.envs.genome.questions import load_questions
+from toolcredit.errors import RunError
 from typer.testing import CliRunner
 
 FAKES = Path(__file__).resolve().parents[1] / "fakes"
@@ -123,6 +124,8 @@ def test_failures_are_shown_and_played_again_on_demand(tmp_path):
         (("toy_suite:Sums", "--agent", "gold", "--ids", "@nowhere"), "nowhere"),
         (("toy_suite:Sums", "--agent", "gold", "--price", "m"), "--price"),
         (("toy_suite:Sums", "--agent", "gold", "--deadline", "0"), "deadline"),
+        (("toy_suite:Sums", "--agent", "gold", "--deadline", "inf"), "deadline"),
+        (("toy_suite:Sums", "--agent", "gold", "--category", " , "), "--category"),
         (("genomeqa", "--agent", "gold", "--questions", "nowhere.jsonl"), "nowhere.jsonl"),
     ],
 )
@@ -139,6 +142,13 @@ def test_a_run_folder_may_be_called_like_its_suite(tmp_path, monkeypatch):
     for result in (begun, again, gone_on):
         assert result.exit_code == 0, result.output + str(result.exception)
         assert json.loads(result.stdout)["n"] == 2
+
+
+def test_a_place_that_is_no_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        assert "choose another folder" in refused("run", "toy_suite:Sums", "--agent", "gold", "--out", place)
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_run_is_not_gone_on_with_under_other_settings(tmp_path):
@@ -197,6 +207,46 @@ def test_compare_and_export(tmp_path):
         result = bench("export", tmp_path / "a", "--format", format, "--out", tmp_path / "out")
         assert result.exit_code == 0 and (tmp_path / "out" / name).is_file()
     assert "csv" in refused("export", tmp_path / "a", "--format", "xml", "--out", tmp_path / "out")
+
+
+DAMAGES = {
+    "a result without its verdict": ("results.jsonl", '{"task": "sum-0", "trial": 0}\n', ("show", "export", "compare")),
+    "a foreign task": ("transcripts.jsonl", '{"task": "sum-99", "trial": 0}\n', ("run",)),
+    "a transcript that is none": (
+        "transcripts.jsonl",
+        '{"task": "sum-0", "trial": 0, "transcript": [{"role": "user", "tool_calls": [3]}]}\n',
+        ("task",),
+    ),
+    "a session without an event": ("sessions.jsonl", "{}\n", ("show",)),
+    "a result of a reference": ("references/gold/result.json", '{"n": 1}', ("show",)),
+    "another result": ("result.json", "{}", ("finished", "export finished")),
+    "a list as the result": ("result.json", "[]", ("finished",)),
+}
+
+
+@pytest.mark.parametrize(("file", "text", "verbs"), DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_run_is_told_by_its_folder(file, text, verbs, tmp_path):
+    made, other = tmp_path / "made", tmp_path / "other"
+    run(made, "--n", "3")
+    run(other, "--n", "3")
+    if file != "result.json":
+        (made / "result.json").unlink()
+    (made / file).parent.mkdir(parents=True, exist_ok=True)
+    with open(made / file, "w" if file.endswith(".json") else "a") as damaged:
+        damaged.write(text)
+    export = ("export", made, "--out", tmp_path / "out")
+    commands = {
+        "run": ("run", made),
+        "show": ("show", made),
+        "finished": ("show", made),
+        "task": ("show", made, "--task", "sum-0"),
+        "compare": ("compare", made, other),
+        "export": (*export, "--format", "csv"),
+        "export finished": (*export, "--format", "markdown"),
+    }
+    for verb in verbs:
+        result = bench(*commands[verb])
+        assert isinstance(result.exception, RunError) and str(made) in str(result.exception)
 
 
 def test_one_task_is_shown_without_what_steers_a_terminal(tmp_path):

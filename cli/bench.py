@@ -34,6 +34,8 @@ _AGENT = typer.Option(
     "--agent",
     help="openai:MODEL | local:NAME[+ADAPTER] | a run folder | package.module:Class | gold | nothing | random.",
 )
+#: the reference `nothing` as `toolcredit eval` and papers call it
+_OTHER_NAMES = {"do-nothing": "nothing", "do_nothing": "nothing"}
 _AGENT_SET = typer.Option(
     None, "--agent-set", help="Further option of the agent, KEY=VALUE (repeatable), e.g. requests_per_minute=60."
 )
@@ -126,6 +128,7 @@ def run(
     else:
         if agent is None:
             raise UsageError("--agent is missing: for example openai:MODEL, local:smollm2, or gold")
+        agent = _OTHER_NAMES.get(agent, agent)
         plan = BenchPlan(
             suite, agent, _suite_flags(suite, ctx.args), given, _selection(category, ids, limit), trials, seed
         )

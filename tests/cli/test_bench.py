@@ -135,6 +135,13 @@ def test_bad_input_is_refused_by_name(words, named, tmp_path, monkeypatch):
     assert not (tmp_path / "runs").exists()  # nothing is left behind
 
 
+@pytest.mark.parametrize("name", ["nothing", "do-nothing", "do_nothing"])
+def test_doing_nothing_has_three_names(name, tmp_path):
+    result = bench("run", "toucan", "--agent", name, "--limit", "2", "--no-references", "--out", tmp_path, "--json")
+    assert result.exit_code == 0, result.output + str(result.exception)
+    assert json.loads(result.stdout)["config"]["agent"] == "nothing"
+
+
 def test_a_run_folder_may_be_called_like_its_suite(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("run", "genomeqa", "--agent", "gold", "--limit", "2", "--out", "genomeqa", "--json")

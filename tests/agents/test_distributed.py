@@ -66,7 +66,7 @@ def assert_equal_runs(one, two):
     a, b = weights(one), weights(two)
     assert a.keys() == b.keys()
     for name in a:  # single entries without any gradient to speak of differ more: Adam makes full steps of rounding
-        assert float((a[name] - b[name]).norm()) <= 3e-5 * float(a[name].norm()), name
+        assert float((a[name] - b[name]).norm()) <= 1e-4 * float(a[name].norm()), name
     for x, y in zip(records(one), records(two), strict=True):
         assert x.keys() == y.keys()
         for name, value in x.items():

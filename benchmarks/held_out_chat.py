@@ -19,6 +19,7 @@ import gymnasium as gym
 from ..agents.base import Agent
 from ..agents.chat_baselines import DoNothingAgent, GoldAgent, RandomCallsAgent
 from ..agents.episode import holds_call
+from ..agents.watching import WATCHER, Watcher, watching
 from ..envs.spaces import ChatMessages
 from ..errors import InfrastructureError, RunError, UsageError
 from ..runs import read_jsonl, write_json
@@ -73,7 +74,7 @@ def play(
     env: gym.Env,
     agent: Agent,
     limit: int | None = None,
-    on_task: Callable[[int, int], None] = lambda done, total: None,
+    on_task: Watcher | None = None,
 ) -> list[ChatRecord]:
     """The agent's episodes of the tasks of `env`, in their order; learners that can play them all at once do so.
 
@@ -81,7 +82,7 @@ def play(
         env: a chat environment.
         agent: is bound to it.
         limit: at most so many tasks, taken evenly from all of them.
-        on_task: told how many tasks of how many are played.
+        on_task: told how many tasks of how many are played; None leaves it to whoever is watching already.
 
     Raises:
         UsageError: the environment names no tasks.
@@ -92,15 +93,17 @@ def play(
     if not tasks:
         raise UsageError(f"{type(env.unwrapped).__name__} names no tasks (task_ids): nothing to measure a result on")
     agent.bind(env)
+    watcher = on_task or WATCHER.get() or (lambda done, total: None)
     if hasattr(agent, "play"):
-        played, failed = agent.play(env, tasks)
+        with watching(watcher):
+            played, failed = agent.play(env, tasks)
         found = {t.task_id: _of_trajectory(t) for t in played}
         records = [found.get(task, ChatRecord(task, error=failed.get(task, "no result"))) for task in tasks]
     else:
         records = []
         for task in tasks:
             records.append(_episode(env, agent, task))
-            on_task(len(records), len(tasks))
+            watcher(len(records), len(tasks))
     kinds: Callable[[str], Mapping[str, str]] = getattr(env.unwrapped, "task_kinds", lambda task: {})
     return [replace(record, kinds=dict(kinds(record.id))) for record in records]
 

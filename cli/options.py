@@ -75,12 +75,17 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+#: seconds after which a log is told how far a collection of episodes is
+_SILENCE = 60.0
+
+
 class LineProgress:
     """Progress for logs and pipes: one line for every tenth of a task, with the time left."""
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
         self._tasks: list[dict[str, Any]] = []
+        self._told = time.monotonic()
 
     def add_task(self, description: str, total: float | None = None, note: str = "") -> int:
         """Begin a task; `total` may come later."""
@@ -89,8 +94,14 @@ class LineProgress:
 
     def say(self, text: str) -> None:
         """A line about what happens now."""
+        self._told = time.monotonic()
         if not self.quiet:
             typer.echo(text, err=True)
+
+    def episodes(self, done: int, total: int) -> None:
+        """How far a collection of episodes is; said where nothing else was for a minute."""
+        if time.monotonic() - self._told >= _SILENCE:
+            self.say(f"  {done} of {total} episodes")
 
     def update(self, task_id: int, completed: float, total: float | None = None, note: str = "") -> None:
         """Say how much is done."""
@@ -104,20 +115,22 @@ class LineProgress:
         seconds, done = time.monotonic() - task["since"], completed - task["first"]
         left = f", {seconds / done * (task['total'] - completed):.0f} s left" if done > 0 else ""
         line = f"{task['name']}: {completed:g}/{task['total']:g}, {seconds:.0f} s{left}"
-        typer.echo(f"{line}  {note}".rstrip(), err=True)
+        self.say(f"{line}  {note}".rstrip())
 
 
 @contextmanager
 def progress_bar(quiet: bool = False) -> Iterator[Any]:
     """A rich progress display with time left on a terminal, plain lines elsewhere, nothing with `quiet`.
 
-    What is yielded has `add_task(description, total, note)`, `update(task, completed, total, note)` and `say(text)`.
+    What is yielded has `add_task(description, total, note)`, `update(task, completed, total, note)`, `say(text)` and
+    `episodes(done, total)`, a watcher of `agents.watching` with a bar of its own while episodes are collected.
     """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        TaskID,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
@@ -125,8 +138,17 @@ def progress_bar(quiet: bool = False) -> Iterator[Any]:
     from rich.table import Column
 
     class Bars(Progress):
+        below: TaskID | None = None
+
         def say(self, text: str) -> None:
             self.console.print(text, markup=False, highlight=False)
+
+        def episodes(self, done: int, total: int) -> None:
+            if self.below is None:
+                self.below = self.add_task("  episodes", note="")
+            if done == 0:
+                self.reset(self.below, total=total)
+            self.update(self.below, completed=done, total=total, visible=done < total)
 
     def whole(width: int) -> Column:
         return Column(no_wrap=True, min_width=width)  # on a narrow terminal the note is broken, not the numbers

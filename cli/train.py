@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from ..agents.base import agent_class, is_run_folder
 from ..agents.config import described_fields, set_dotted
 from ..agents.distributed import processes
+from ..agents.watching import watching
 from ..benchmarks import held_out_chat
 from ..benchmarks.chat_report import write_chat_report
 from ..benchmarks.experiment import (
@@ -223,7 +224,8 @@ def run(plan: TrainingPlan, resume: bool, as_json: bool) -> None:
         def show(record: dict[str, Any]) -> None:
             progress.update(task, completed=record["update"], note=record_note(record))
 
-        train(plan, resume=resume, callbacks=[show], on_phase=progress.say)
+        with watching(progress.episodes):
+            train(plan, resume=resume, callbacks=[show], on_phase=progress.say)
     if not is_main:
         return
     folder = Path(plan.out)

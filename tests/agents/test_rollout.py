@@ -9,6 +9,7 @@ from toolcredit.agents.backends.local import LocalBackend
 from toolcredit.agents.episode import Start
 from toolcredit.agents.rollout import RolloutEngine
 from toolcredit.agents.trajectory import SampledTurn
+from toolcredit.agents.watching import watching
 from toolcredit.llm.local import load_local_model
 
 HOT = 2.5  # the tiny model's distributions are narrow: this makes its turns differ
@@ -46,6 +47,18 @@ def test_recorded_log_probabilities_are_those_of_training(tiny, three_turns):
         assert len(t.turns) == 3 and t.finish_reason == "terminated"
         assert np.abs(plain_logprobs(tiny.model, t) - t.logprobs)[t.trainable].max() < 1e-4
         assert t.temperature == HOT
+
+
+def test_a_watcher_is_told_how_many_episodes_are_over(tiny, three_turns):
+    engine = RolloutEngine(LocalBackend(tiny, slots=2), three_turns, template="compact")
+    told = []
+    with watching(lambda done, total: told.append((done, total))):
+        engine.collect(["task0", "task2"], 3, temperature=HOT, max_new_tokens=4)
+    numbers = [done for done, _ in told]
+    assert {total for _, total in told} == {6} and numbers[0] == 0 and numbers[-1] == 6
+    assert numbers == sorted(numbers) and len(set(numbers)) > 3
+    engine.collect(["task0"], 1, temperature=HOT, max_new_tokens=4)
+    assert told[-1] == (6, 6)  # nobody is told afterwards
 
 
 def test_tokens_are_the_rendered_conversation_with_the_sampled_ids_inside(tiny, three_turns):

@@ -22,6 +22,8 @@ from .suite import Outcome, Score, State, SuiteTask, TaskContext
 MAX_STUCK = 4
 LATE = "no outcome within the deadline"
 _GRACE = 1.0
+#: Seconds in which ended attempts gather before they are given: to wake the taker for each would cost CPU.
+_GATHER = 0.02
 
 
 @dataclass(eq=False)
@@ -93,14 +95,16 @@ class Pool:
             self._finished.put((job, played))
 
     def _next(self) -> list[tuple[Job, Played]]:
-        """The next job that ends, or those that are late; empty if there is neither yet."""
+        """The jobs that end next, or those that are late; empty if there are neither yet."""
         with self._lock:
             first = next(iter(self._running), None)
             until = first.context.deadline + _GRACE if first is not None else time.monotonic() + _GRACE
         try:
-            return [self._finished.get(timeout=max(0.0, until - time.monotonic()))]
+            items = [self._finished.get(timeout=max(0.0, until - time.monotonic()))]
         except queue.Empty:
             return self._abandon_late()
+        time.sleep(_GATHER)
+        return items + [self._finished.get() for _ in range(self._finished.qsize())]
 
     def _abandon_late(self) -> list[tuple[Job, Played]]:
         late = []

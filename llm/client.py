@@ -28,7 +28,7 @@ from .limiter import Limit, Limiter
 from .meter import METER
 from .replies import Completion, parse_reply
 from .retry import AttemptError, Backoff
-from .transport import Background, background, post_chat
+from .transport import Background, background, post_chat, within
 
 log = logging.getLogger(__name__)
 
@@ -218,7 +218,7 @@ class ChatClient:
     async def _attempt(self, connection: _Connection, body: bytes, seconds: float) -> Completion:
         self._count(requests=1)
         try:
-            raw, kind = await asyncio.wait_for(post_chat(connection.post, body, self._max_reply_bytes), seconds)
+            raw, kind = await within(seconds, post_chat(connection.post, body, self._max_reply_bytes))
         except asyncio.TimeoutError:
             raise AttemptError(f"no whole reply within {seconds:.3g} s", transient=True) from None
         return parse_reply(raw, kind)

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import importlib
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Coroutine
@@ -110,6 +111,18 @@ def _httpx() -> Any:
     import openai
 
     return importlib.import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled after so many seconds.
+
+    Raises:
+        asyncio.TimeoutError: it was.
+    """
+    if sys.version_info >= (3, 11):
+        async with asyncio.timeout(seconds):  # without a task of its own
+            return await work
+    return await asyncio.wait_for(work, seconds)
 
 
 async def post_chat(post: Any, body: bytes, max_bytes: int) -> tuple[bytes, str]:

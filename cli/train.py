@@ -120,6 +120,8 @@ def train_command(
     else:
         arguments = options.env_arguments(questions, tools, reasoner, table, env_set)
         overrides = {"policy.model": policy, "init": init, "max_updates": max_steps, "seed": seed, "tracker": tracker}
+        if has_presets(learner):
+            overrides["policy.seed"] = seed  # of everything random, first weights too
         single = {name: value for name, value in overrides.items() if value is not None}
         single |= dict(options.key_value(item) for item in settings or [])
         if has_presets(learner):

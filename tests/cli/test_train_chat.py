@@ -81,6 +81,19 @@ def test_a_refused_run_leaves_its_folder_free(tmp_path):
     assert (folder / "config.json").exists()
 
 
+@pytest.mark.parametrize("learner", ["sft", "slca-grpo", "fgpo"])
+def test_a_seed_is_one_of_everything_random_the_first_weights_too(learner):
+    def seeds(*arguments):
+        done = CliRunner().invoke(app, ["train", learner, *arguments, "--fields", "--json"])
+        assert done.exit_code == 0, done.output
+        fields = {row["field"]: row["value"] for row in json.loads(done.stdout)}
+        return fields["seed"], fields["policy.seed"]
+
+    assert seeds() == (0, 0)
+    assert seeds("--seed", "3") == (3, 3)
+    assert seeds("--seed", "3", "--set", "policy.seed=5") == (3, 5)
+
+
 def test_fields_are_listed_with_values_and_meanings(tmp_path):
     def listed(*arguments):
         done = CliRunner().invoke(app, ["train", *arguments, "--fields", "--out", str(tmp_path / "none")])

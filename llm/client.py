@@ -17,8 +17,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ from .limiter import Limit, Limiter
 from .meter import METER
 from .replies import Completion, parse_reply
 from .retry import AttemptError, Backoff
-from .transport import Background, background, post_chat, within
+from .transport import Background, background, chat_request, exchange, in_time
 
 log = logging.getLogger(__name__)
 
@@ -218,7 +218,10 @@ class ChatClient:
     async def _attempt(self, connection: _Connection, body: bytes, seconds: float) -> Completion:
         self._count(requests=1)
         try:
-            raw, kind = await within(seconds, post_chat(connection.post, body, self._max_reply_bytes))
+            work = exchange(
+                connection.background.http(), "POST", connection.url, body, connection.headers, self._max_reply_bytes
+            )
+            raw, kind = await in_time(seconds, work)
         except asyncio.TimeoutError:
             raise AttemptError(f"no whole reply within {seconds:.3g} s", transient=True) from None
         return parse_reply(raw, kind)
@@ -235,12 +238,8 @@ class ChatClient:
     def _connect(self, here: Background) -> _Connection:
         """The connection on this process's loop; a new one after a fork or unpickling."""
         if self._connection is None or self._connection.background is not here:
-            import openai
-
-            client = openai.AsyncOpenAI(
-                api_key=self._key(), base_url=self.base_url, max_retries=0, timeout=None, http_client=here.http()
-            )
-            self._connection = _Connection(here, client.post, here.limiter(self.base_url, self.limit))
+            url, headers = chat_request(self.base_url, self._key(), here.http())
+            self._connection = _Connection(here, url, headers, here.limiter(self.base_url, self.limit))
         return self._connection
 
     def _key(self) -> str:
@@ -279,14 +278,15 @@ class ChatClient:
 @dataclass(frozen=True)
 class _Connection:
     background: Background
-    post: Any
+    url: Any
+    headers: Mapping[str, str] = field(repr=False)  # the key is among them
     limiter: Limiter
 
 
 async def _within(asked: Coroutine[Any, Any, Completion], seconds: float) -> Completion:
     """What was asked for, unless it takes too long."""
     try:
-        return await asyncio.wait_for(asked, seconds)
+        return await in_time(seconds, asked)
     except asyncio.TimeoutError:
         raise AttemptError(f"no reply within the {seconds:.3g} s that were left", transient=False) from None
 

@@ -315,14 +315,15 @@ class VLLMBackend:
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> bytes:
         """A reply, after as many attempts as it takes and are allowed; on the event loop."""
         key = os.environ.get(self._api_key_env or "", "")
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        content = None if body is None else json.dumps(body).encode()
         attempt = 0
         while True:
             attempt += 1
             self._counts["requests"] += 1
-            work = exchange(background().http(), method, self._url + path, body, headers, _MAX_REPLY_BYTES)
+            work = exchange(background().http(), method, self._url + path, content, headers, _MAX_REPLY_BYTES)
             try:
-                return await asyncio.wait_for(work, self._timeout)
+                return (await asyncio.wait_for(work, self._timeout))[0]
             except asyncio.TimeoutError:
                 failure = AttemptError(f"no whole reply within {self._timeout:g} s", transient=True)
             except AttemptError as error:

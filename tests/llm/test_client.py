@@ -248,6 +248,14 @@ def test_requests_a_minute_hold_the_eleventh_back(chat_server, monkeypatch):
     assert chat_server.requests[10]["time"] - begin >= 1.0
 
 
+def test_requests_say_what_the_openai_package_would_say(chat_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    make_client(chat_server).complete(QUESTION)
+    sent = chat_server.requests[0]["headers"]
+    assert sent["openai-organization"] == "org-1" and sent["content-type"] == "application/json"
+    assert sent["user-agent"].startswith("AsyncOpenAI/Python")
+
+
 def test_the_key_never_leaks(chat_server, fake_chat, monkeypatch, caplog, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     caplog.set_level(logging.DEBUG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,12 +32,12 @@ def parse_prices(items: Sequence[str] | None) -> Prices:
     """
     found = {}
     for item in items or []:
-        model, equals, text = item.rpartition("=")
+        model, _, text = item.rpartition("=")
         try:
             prompt, completion = (float(part) for part in text.split(","))
         except ValueError:
-            equals = ""
-        if not equals or not model:
+            model = ""
+        if not model or not (0 <= prompt < math.inf and 0 <= completion < math.inf):
             raise ConfigError(f"--price {item!r}: expected MODEL=PROMPT,COMPLETION, e.g. small=0.15,0.60")
         found[model] = (prompt, completion)
     return found

@@ -123,6 +123,8 @@ def test_failures_are_shown_and_played_again_on_demand(tmp_path):
         (("toy_suite:Sums", "--agent", "gold", "--ids", "sum-99"), "sum-99"),
         (("toy_suite:Sums", "--agent", "gold", "--ids", "@nowhere"), "nowhere"),
         (("toy_suite:Sums", "--agent", "gold", "--price", "m"), "--price"),
+        (("toy_suite:Sums", "--agent", "gold", "--price", "m=nan,1"), "--price"),
+        (("toy_suite:Sums", "--agent", "gold", "--price", "m=1,-1"), "--price"),
         (("toy_suite:Sums", "--agent", "gold", "--deadline", "0"), "deadline"),
         (("toy_suite:Sums", "--agent", "gold", "--deadline", "inf"), "deadline"),
         (("toy_suite:Sums", "--agent", "gold", "--category", " , "), "--category"),

@@ -13,6 +13,7 @@ A process that is alone exchanges nothing and imports nothing.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -182,7 +183,16 @@ def processes() -> Processes:
             "several processes were started, but they cannot be joined: start them with `accelerate launch` or torchrun"
         )
     objects = dist.new_group(backend="gloo", timeout=PATIENCE)
+    atexit.register(_leave)
     return Processes(state.process_index, state.num_processes, str(state.device), objects)
+
+
+def _leave() -> None:
+    """Disconnect: threads of a connection that are there when the interpreter goes now and then abort the process."""
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _on_cpu() -> bool:

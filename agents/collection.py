@@ -30,7 +30,7 @@ from .collected import Failure, Part
 from .distributed import Processes
 from .episode import Episode, Start
 from .trajectory import Trajectory
-from .watching import WATCHER
+from .watching import tell
 
 if TYPE_CHECKING:
     from .rollout import RolloutEngine
@@ -103,13 +103,13 @@ class Collection:
         begin = time.perf_counter()
         backend = self.engine.backend
         waiting = list(processes.share(self._plan(starts, group_size)))
-        asked, told, watcher = len(waiting), -1, WATCHER.get()
+        asked, told = len(waiting), -1
         backend.begin(self.wake.set)
         try:
             while waiting or self.live:
-                if watcher is not None and (over := len(self.finished) + len(self.failures)) > told:
+                if (over := len(self.finished) + len(self.failures)) > told:
                     told = over
-                    watcher(over, asked)
+                    tell(over, asked)
                 while waiting and len(self.live) < backend.slots:
                     self._start(*waiting.pop(0))
                 self._receive()
@@ -119,8 +119,7 @@ class Collection:
                 self.clock += 1
         finally:
             counts = backend.end()
-        if watcher is not None:
-            watcher(asked, asked)
+        tell(asked, asked)
         if len(self.finished) + len(self.failures) != asked:
             raise AssertionError(f"{asked} episodes, but {len(self.finished)} finished, {len(self.failures)} failed")
         return Part(self.finished, self.failures, counts, time.perf_counter() - begin, self.waited)

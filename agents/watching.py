@@ -9,14 +9,21 @@ from contextvars import ContextVar
 Watcher = Callable[[int, int], None]
 """Called with how many episodes are over, of how many that this process plays: first with 0, then after each."""
 
-WATCHER: ContextVar[Watcher | None] = ContextVar("toolcredit_watcher", default=None)
+_WATCHER: ContextVar[Watcher | None] = ContextVar("toolcredit_watcher", default=None)
 
 
 @contextmanager
-def watching(watcher: Watcher) -> Iterator[None]:
-    """Have `watcher` told of the collections of this thread meanwhile."""
-    token = WATCHER.set(watcher)
+def watching(watcher: Watcher | None) -> Iterator[None]:
+    """Have `watcher` told of the collections of this thread meanwhile; None: whoever is watching already."""
+    token = _WATCHER.set(watcher or _WATCHER.get())
     try:
         yield
     finally:
-        WATCHER.reset(token)
+        _WATCHER.reset(token)
+
+
+def tell(done: int, total: int) -> None:
+    """Tell whoever is watching."""
+    watcher = _WATCHER.get()
+    if watcher is not None:
+        watcher(done, total)

@@ -19,7 +19,7 @@ import gymnasium as gym
 from ..agents.base import Agent
 from ..agents.chat_baselines import DoNothingAgent, GoldAgent, RandomCallsAgent
 from ..agents.episode import holds_call
-from ..agents.watching import WATCHER, Watcher, watching
+from ..agents.watching import Watcher, tell, watching
 from ..envs.spaces import ChatMessages
 from ..errors import InfrastructureError, RunError, UsageError
 from ..runs import read_jsonl, write_json
@@ -93,17 +93,16 @@ def play(
     if not tasks:
         raise UsageError(f"{type(env.unwrapped).__name__} names no tasks (task_ids): nothing to measure a result on")
     agent.bind(env)
-    watcher = on_task or WATCHER.get() or (lambda done, total: None)
-    if hasattr(agent, "play"):
-        with watching(watcher):
+    with watching(on_task):
+        if hasattr(agent, "play"):
             played, failed = agent.play(env, tasks)
-        found = {t.task_id: _of_trajectory(t) for t in played}
-        records = [found.get(task, ChatRecord(task, error=failed.get(task, "no result"))) for task in tasks]
-    else:
-        records = []
-        for task in tasks:
-            records.append(_episode(env, agent, task))
-            watcher(len(records), len(tasks))
+            found = {t.task_id: _of_trajectory(t) for t in played}
+            records = [found.get(task, ChatRecord(task, error=failed.get(task, "no result"))) for task in tasks]
+        else:
+            records = []
+            for task in tasks:
+                records.append(_episode(env, agent, task))
+                tell(len(records), len(tasks))
     kinds: Callable[[str], Mapping[str, str]] = getattr(env.unwrapped, "task_kinds", lambda task: {})
     return [replace(record, kinds=dict(kinds(record.id))) for record in records]
 

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 from ..agents.base import Agent, Learner, agent_class, agent_names, import_object, is_run_folder
 from ..agents.config import parse_config
 from ..errors import ConfigError, EndpointError, RunError, UnknownNameError, UsageError
-from ..llm.client import DEFAULT_KEY_VARIABLE, ChatClient
+from ..llm.client import DEFAULT_KEY_VARIABLE, OWN_FIELDS, ChatClient
 from ..llm.limiter import Limit
 from ..runs import RunFolder
 from .chat_agents import EnvChat, chat_selector
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: longest time for one call of a model, all attempts and waits together
 _CALL_DEADLINE = 300.0
 #: what `EndpointOptions.params` cannot set
-_OWN_FIELDS = frozenset(("messages", "model", "n", "stream", "tools", "within"))
+_FILLED = OWN_FIELDS | {"tools", "within"}
 
 
 class EndpointOptions(BaseModel):
@@ -139,7 +139,7 @@ class EndpointPlayer:
     def __init__(self, model: str, options: Mapping[str, Any] | None = None, deadline: float = DEADLINE):
         self.name = model
         self.options = parse_config(EndpointOptions, dict(options or {}))
-        taken = sorted(_OWN_FIELDS & self.options.params.keys())
+        taken = sorted(_FILLED & self.options.params.keys())
         if taken:
             raise ConfigError(f"params has {', '.join(taken)}: the suite fills these fields, leave them out")
         limit = Limit(self.options.in_flight, self.options.requests_per_minute, self.options.tokens_per_minute)

@@ -120,12 +120,10 @@ def train_command(
     else:
         arguments = options.env_arguments(questions, tools, reasoner, table, env_set)
         overrides = {"policy.model": policy, "init": init, "max_updates": max_steps, "seed": seed, "tracker": tracker}
-        if has_presets(learner):
-            overrides["policy.seed"] = seed  # of everything random, first weights too
+        if has_presets(learner):  # a seed is one of everything random, the first weights too
+            overrides |= {"policy.seed": seed, "cpu_threads": choose_threads().number}
         single = {name: value for name, value in overrides.items() if value is not None}
         single |= dict(options.key_value(item) for item in settings or [])
-        if has_presets(learner):
-            single.setdefault("cpu_threads", choose_threads().number)
         # of several processes the main one decides: they would measure and name the folder differently
         plan = processes().agree(lambda: plan_training(learner, env, arguments, single, preset, config, out))
     if fields:
@@ -160,7 +158,8 @@ def plan_training(
         values, kwargs = shipped["config"], {name: v for name, v in shipped["env"].items() if name in known}
     if start is not None and from_start:
         kwargs |= start.env_kwargs
-    _merge(values, {"policy": continued} if continued else {})
+    if continued:
+        _merge(values, {"policy": continued})
     if continued or from_start:
         told = [f"policy {continued['model']}"] if continued else []
         told += [f"environment {env_id}"] if from_start else []

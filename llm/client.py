@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 _OPENAI_URL = "https://api.openai.com/v1"
-_OWN_FIELDS = ("model", "messages", "stream", "n")
+OWN_FIELDS = frozenset(("model", "messages", "stream", "n"))
+"""What `ChatClient.complete` fills itself."""
 
 
 @dataclass
@@ -177,7 +178,7 @@ class ChatClient:
         return completion
 
     def _body(self, messages: Sequence[dict[str, Any]], params: dict[str, Any]) -> bytes:
-        taken = [name for name in _OWN_FIELDS if name in params]
+        taken = [name for name in sorted(OWN_FIELDS) if name in params]
         if taken:
             raise ConfigError(
                 f"the parameter {taken[0]!r} cannot be given here: one whole reply of {self.model!r} per call"

@@ -33,7 +33,7 @@ import torch
 from ...errors import ConfigError, EndpointError, InfrastructureError, UsageError
 from ...llm.local import LocalModel
 from ...llm.retry import AttemptError, Backoff
-from ...llm.transport import background, exchange
+from ...llm.transport import background, exchange, in_time
 from ..distributed import processes
 from ..policy.scorer import row_logprobs
 from ..trajectory import SampledTurn
@@ -323,7 +323,7 @@ class VLLMBackend:
             self._counts["requests"] += 1
             work = exchange(background().http(), method, self._url + path, content, headers, _MAX_REPLY_BYTES)
             try:
-                return (await asyncio.wait_for(work, self._timeout))[0]
+                return (await in_time(self._timeout, work))[0]
             except asyncio.TimeoutError:
                 failure = AttemptError(f"no whole reply within {self._timeout:g} s", transient=True)
             except AttemptError as error:
